@@ -5,7 +5,7 @@ use namegate::name::normalize::Form;
 use namegate::policy::config::{Config, ConfigErrors, LengthLimits};
 use namegate::policy::profile::{self, Chars, Profile, ProfileRule, ProfileSet, Test};
 use namegate::policy::rule::{RULES, RuleId, Severity};
-use namegate::policy::{Normalization, OnMismatch, Policy};
+use namegate::policy::{EntryKind, Normalization, OnMismatch, Policy};
 use proptest::prelude::*;
 
 fn errors(text: &str) -> ConfigErrors {
@@ -232,8 +232,8 @@ fn every_key_of_a_file_takes_effect() {
     assert_eq!(violations("\u{e9}"), [("not-in-form", "warn")]);
     assert_eq!(violations("日本日本日本日"), [("name-too-long", "error")]);
     assert_eq!(violations("eleven byte"), [("name-too-long", "error")]);
-    assert_eq!(policy.check_path(b"a/b/c/d/e/f").len(), 1);
-    assert_eq!(policy.check_path(b"a/b/c/d/e").len(), 0);
+    assert_eq!(policy.check_path(b"a/b/c/d/e/f", EntryKind::Unknown).len(), 1);
+    assert_eq!(policy.check_path(b"a/b/c/d/e", EntryKind::Unknown).len(), 0);
     assert_eq!(
         policy.normalization(),
         Some(Normalization { form: Form::Nfd, on_mismatch: OnMismatch::Convert })
@@ -265,8 +265,9 @@ fn the_documented_example_is_a_policy_and_names_every_key() {
             && !config.reserved_names.is_empty()
     );
     assert!(!config.severities.is_empty() && config.normalization.is_some());
-    let LengthLimits { name_bytes, name_utf16, path_bytes, path_utf16 } = config.limits;
-    assert!([name_bytes, name_utf16, path_bytes, path_utf16].iter().all(Option::is_some));
+    let LengthLimits { name_bytes, name_utf16, path_bytes, path_utf16, reserve } = config.limits;
+    assert!([name_bytes, name_utf16, path_bytes, path_utf16, reserve].iter().all(Option::is_some));
+    assert!(config.library_depth.is_some());
     // Everything that the writer can write.
     let keys = config.to_toml();
     for key in keys.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key) {
@@ -314,9 +315,16 @@ fn normalization() -> impl Strategy<Value = Option<Normalization>> {
 fn limits() -> impl Strategy<Value = LengthLimits> {
     let limit =
         || proptest::option::of(prop_oneof![1..300_usize, Just(255), Just(isize::MAX.unsigned_abs())]);
-    (limit(), limit(), limit(), limit()).prop_map(|(name_bytes, name_utf16, path_bytes, path_utf16)| {
-        LengthLimits { name_bytes, name_utf16, path_bytes, path_utf16 }
-    })
+    let reserve = proptest::option::of(1..300_usize);
+    (limit(), limit(), limit(), limit(), reserve).prop_map(
+        |(name_bytes, name_utf16, path_bytes, path_utf16, reserve)| LengthLimits {
+            name_bytes,
+            name_utf16,
+            path_bytes,
+            path_utf16,
+            reserve,
+        },
+    )
 }
 
 fn configs() -> impl Strategy<Value = Config> {

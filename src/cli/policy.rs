@@ -137,6 +137,12 @@ fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
         }
     });
     field("normalization", normalization.as_deref().unwrap_or("none"))?;
+    if let Some(depth) = policy.library_depth() {
+        field("library depth", &depth.to_string())?;
+    }
+    if policy.reserve() > 0 {
+        field("reserve", &format!("{} of each limit of names", policy.reserve()))?;
+    }
     field("always on", &format!("as errors: {}", always_on().join(", ")))?;
     if policy.rules().is_empty() {
         return Ok(());
@@ -173,6 +179,8 @@ fn json(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
         "profiles": profile_names(policy),
         "unicode": unicode_version(),
         "normalization": normalization,
+        "library_depth": policy.library_depth(),
+        "reserve": policy.reserve(),
         "always_on": always_on(),
         "lines": lines.collect::<Vec<_>>(),
     });

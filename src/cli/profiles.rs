@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
 use super::format::FormatArgs;
@@ -38,7 +38,18 @@ pub(super) struct ProfilesArgs {
 
 /// Reads the name of a profile; completions and the messages for misspelled ones come with it.
 pub(super) fn parser() -> impl TypedValueParser<Value = &'static Profile> {
-    PossibleValuesParser::new(ALL.iter().map(|profile| profile.name)).try_map(|name| by_name(&name))
+    PossibleValuesParser::new(words()).try_map(|name| by_name(&name))
+}
+
+/// The names of all profiles, each with its other names.
+pub(super) fn words() -> Vec<PossibleValue> {
+    ALL.iter().map(|profile| PossibleValue::new(profile.name).aliases(profile.aliases())).collect()
+}
+
+/// The profile's other names, after `before`; nothing if it has none.
+fn also(profile: &Profile, before: &str, shown: impl Fn(&str) -> String) -> String {
+    let aliases: Vec<String> = profile.aliases().map(shown).collect();
+    if aliases.is_empty() { String::new() } else { format!("{before}{}", aliases.join(", ")) }
 }
 
 pub(super) fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
@@ -64,7 +75,8 @@ pub(super) fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<ExitStatus
 fn entry(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     const NAME: usize = 14;
     write!(out, "{}  ", styled(BOLD, profile.name, NAME))?;
-    write_wrapped(out, NAME + 2, Style::new(), profile.title)
+    let also = also(profile, "; also ", str::to_owned);
+    write_wrapped(out, NAME + 2, Style::new(), &format!("{}{also}", profile.title))
 }
 
 fn text(profile: &'static Profile, out: &mut dyn Write) -> io::Result<()> {
@@ -72,6 +84,10 @@ fn text(profile: &'static Profile, out: &mut dyn Write) -> io::Result<()> {
     write_wrapped(out, profile.name.len() + 2, Style::new(), profile.title)?;
     if !profile.includes.is_empty() {
         writeln!(out, "includes {}", includes(profile, |name| name.to_owned()))?;
+    }
+    let also = also(profile, "also called ", str::to_owned);
+    if !also.is_empty() {
+        writeln!(out, "{also}")?;
     }
     for rule in profile.rules {
         write_row(out, rule, None)?;
@@ -120,6 +136,7 @@ fn json(profile: &Profile) -> Value {
     json!({
         "profile": profile.name,
         "title": profile.title,
+        "aliases": profile.aliases().collect::<Vec<_>>(),
         "includes": profile.includes.iter().map(|p| p.name).collect::<Vec<_>>(),
         "lines": profile.rules.iter().map(line_json).collect::<Vec<_>>(),
     })
@@ -171,7 +188,9 @@ fn document(out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn section(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## {}\n\n{}.\n", profile.name, markdown(profile.title))?;
+    let also = also(profile, " Also called ", |name| format!("`{name}`"));
+    let end = if also.is_empty() { "" } else { "." };
+    writeln!(out, "## {}\n\n{}.{also}{end}\n", profile.name, markdown(profile.title))?;
     if !profile.includes.is_empty() {
         writeln!(out, "Includes {}.\n", includes(profile, |name| format!("[`{name}`](#{name})")))?;
     }

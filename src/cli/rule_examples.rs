@@ -43,6 +43,7 @@ static EXAMPLES: &[(RuleId, &[&[u8]])] = &[
     (RuleId::LeadingTilde, &[b"~a.txt"]),
     (RuleId::TrailingDot, &[b"Inc."]),
     (RuleId::ReservedName, &[b"aux.txt", b".lock", b".htaccess", b"soap"]),
+    (RuleId::LeftBehind, &[b"desktop.ini", b"~$report.docx"]),
     (RuleId::NameTooLong, &[&[b'a'; 300]]),
     (RuleId::NotInForm, &["cafe\u{301}.txt".as_bytes()]),
     (RuleId::MixedScript, &["p\u{430}ypal.txt".as_bytes()]),

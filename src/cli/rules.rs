@@ -13,7 +13,7 @@ use super::{CliError, ExitStatus};
 use crate::name::display::display;
 use crate::policy::profile::{ALL, Profile};
 use crate::policy::rule::{RULES, Rule, RuleId, RuleKind};
-use crate::policy::{NameCheck, Policy};
+use crate::policy::{EntryKind, NameCheck, Policy};
 use crate::report::layout::{BOLD, DIM, PLAIN, severity_style, styled, write_wrapped};
 
 const EXAMPLES: &str = "\
@@ -127,7 +127,9 @@ fn policy_with(rule: RuleId) -> Policy {
 /// Writes the examples of `rule` that break it under `policy`, each with the message about it.
 pub(super) fn write_examples(rule: RuleId, policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
     for (name, message) in broken_examples(rule, policy) {
-        writeln!(out, "    {}  {DIM}{message}{DIM:#}", styled(PLAIN, shortened(name), 24))?;
+        const NAME: usize = 24;
+        write!(out, "    {}  ", styled(PLAIN, shortened(name), NAME))?;
+        write_wrapped(out, NAME + 6, DIM, &message)?;
     }
     Ok(())
 }
@@ -137,7 +139,7 @@ pub(super) fn broken_examples(rule: RuleId, policy: &Policy) -> Vec<(&'static [u
     let names = examples(rule);
     let of_name = |&name: &&'static [u8]| {
         let violations = match rule.rule().kind {
-            RuleKind::Path => policy.check_path(name),
+            RuleKind::Path => policy.check_path(name, EntryKind::File),
             _ => policy.check(name).violations,
         };
         let check = NameCheck { name, violations };

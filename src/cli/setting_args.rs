@@ -8,7 +8,7 @@ use clap::builder::{
 use clap::error::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueHint};
 
-use crate::policy::profile;
+use super::profiles;
 use crate::settings::{Choices, MountSettings, Setting, SettingKind, SettingPlace, TABLE};
 
 /// Every setting that `namegate mount` takes on the command line.
@@ -105,9 +105,7 @@ fn parser(setting: &'static Setting) -> ValueParser {
         SettingKind::Choice { words: choices, .. } => {
             words(choices().into_iter().map(|(word, help)| PossibleValue::new(word).help(help)).collect())
         }
-        SettingKind::Profiles => {
-            words(profile::ALL.iter().map(|profile| PossibleValue::new(profile.name)).collect())
-        }
+        SettingKind::Profiles => words(profiles::words()),
         _ => OsStringValueParser::new()
             .try_map(|text| MountSettings::default().set(setting, &text).map(|()| text))
             .into(),

@@ -98,6 +98,7 @@ impl CollectedGroup {
             span: Span::new(0, first.len()),
             profiles: read_profiles(&line.profiles)?,
             refused_by: read_profiles(&line.refused_by)?,
+            is_certain: true,
         };
         Ok(Self { id: read_group(&line.group)?, violation, members })
     }
@@ -125,6 +126,7 @@ fn read_violation(
         span: Span::new(start, end),
         profiles: read_profiles(&line.profiles)?,
         refused_by: read_profiles(&line.refused_by)?,
+        is_certain: true,
     };
     let group = line.group.as_deref().map(read_group).transpose()?;
     Ok((ReportedViolation { violation, message: harmless(&line.message), group: None }, group))

@@ -26,6 +26,8 @@ pub struct Readiness {
     pub merged: u64,
     /// Names whose path is too long for the target, or for some of its programs.
     pub too_long: u64,
+    /// Names that programs of the target skip on purpose, whatever else is wrong with them.
+    pub left_behind: u64,
     /// Names that arrive unchanged, with a warning.
     pub warned: u64,
     /// Names with an error; each counts once.
@@ -49,12 +51,14 @@ pub enum Fate {
     PathTooLong,
     /// The target refuses the name.
     Refused,
+    /// Programs of the target skip the file, so nothing else happens to it.
+    LeftBehind,
 }
 
 impl Fate {
-    /// Reports whether the name arrives unchanged.
-    pub fn arrives(self) -> bool {
-        self < Self::Changed
+    /// Reports whether the name arrives as it is, or is not meant to arrive.
+    pub fn is_harmless(self) -> bool {
+        self < Self::Changed || self == Self::LeftBehind
     }
 }
 
@@ -117,6 +121,7 @@ impl Readiness {
             changed: 0,
             merged: 0,
             too_long: 0,
+            left_behind: 0,
             warned: 0,
             rejected: 0,
             rules: BTreeMap::new(),
@@ -129,6 +134,9 @@ impl Readiness {
             return None;
         }
         let refuses = self.refuses(violation);
+        if violation.rule == RuleId::LeftBehind && violation.is_certain {
+            return Some(Fate::LeftBehind);
+        }
         Some(match violation.rule.rule().kind {
             // Names that only look alike stay two names.
             RuleKind::Directory if violation.rule != RuleId::CollisionConfusable => Fate::Merged,
@@ -158,13 +166,14 @@ impl Readiness {
             }
         }
         let fate = gravest?;
-        self.rejected += u64::from(is_rejected);
+        self.rejected += u64::from(is_rejected && fate != Fate::LeftBehind);
         *match fate {
             Fate::Warned => &mut self.warned,
             Fate::LongPath | Fate::PathTooLong => &mut self.too_long,
             Fate::Changed => &mut self.changed,
             Fate::Merged => &mut self.merged,
             Fate::Refused => &mut self.refused,
+            Fate::LeftBehind => &mut self.left_behind,
         } += 1;
         Some(fate)
     }
@@ -175,6 +184,7 @@ impl Readiness {
         self.changed += part.changed;
         self.merged += part.merged;
         self.too_long += part.too_long;
+        self.left_behind += part.left_behind;
         self.warned += part.warned;
         self.rejected += part.rejected;
         for (rule, count) in part.rules {
@@ -184,7 +194,8 @@ impl Readiness {
 
     /// How many of `names` names arrive unchanged, without a warning.
     pub fn ready(&self, names: u64) -> u64 {
-        names.saturating_sub(self.refused + self.changed + self.merged + self.too_long + self.warned)
+        let others = [self.refused, self.changed, self.merged, self.too_long, self.left_behind, self.warned];
+        names.saturating_sub(others.iter().sum())
     }
 
     /// The verdict about the counted names; `is_complete`: they are all names.

@@ -286,19 +286,26 @@ fn readiness_text(summary: &Summary) -> String {
     let verdict_of = |target: &Readiness| summary.verdict(target);
     let Some(worst) = targets.iter().map(verdict_of).max() else { return text };
     let width = targets.iter().map(|target| target.target.name.len()).max().unwrap_or(0).max("target".len());
+    // Most trees have no such files, and a narrower table is easier to read.
+    let has_left_behind = targets.iter().any(|target| target.left_behind > 0);
     let heads = ["ready", "refused", "changed", "merged", "too long", "warned"];
     let _ = write!(text, "\n{}", styled(BOLD, "target", width));
     for head in heads {
         let _ = write!(text, " {head:>COLUMN$}");
     }
+    if has_left_behind {
+        let _ = write!(text, "  left behind");
+    }
     let _ = writeln!(text, "  verdict");
     for target in targets {
         let _ = write!(text, "{:width$}", target.target.name);
         let ready = target.ready(summary.names);
-        for count in [ready, target.refused, target.changed, target.merged, target.too_long, target.warned] {
+        let counts = [ready, target.refused, target.changed, target.merged, target.too_long, target.warned];
+        let left_behind = has_left_behind.then_some((target.left_behind, "left behind".len() + 1));
+        for (count, width) in counts.map(|count| (count, COLUMN)).into_iter().chain(left_behind) {
             let style = if count == 0 { DIM } else { PLAIN };
             let count = grouped(count);
-            let _ = write!(text, " {style}{count:>COLUMN$}{style:#}");
+            let _ = write!(text, " {style}{count:>width$}{style:#}");
         }
         let verdict = verdict_of(target);
         let _ = writeln!(text, "  {}", styled(verdict_style(verdict), verdict, 0));

@@ -235,7 +235,7 @@ impl StoredSuggestion {
 
 impl From<&Violation> for StoredViolation {
     fn from(violation: &Violation) -> Self {
-        let Violation { rule, severity, span, profiles, refused_by } = *violation;
+        let Violation { rule, severity, span, profiles, refused_by, .. } = *violation;
         Self { rule: rule.name().into(), severity, start: span.start, end: span.end, profiles, refused_by }
     }
 }
@@ -246,7 +246,8 @@ impl StoredViolation {
         let rule: RuleId = rule.parse().map_err(|error: crate::policy::UnknownWord| {
             io::Error::new(io::ErrorKind::InvalidData, error.to_string())
         })?;
-        Ok(Violation { rule, severity, span: Span::new(start, end), profiles, refused_by })
+        let span = Span::new(start, end);
+        Ok(Violation { rule, severity, span, profiles, refused_by, is_certain: true })
     }
 }
 

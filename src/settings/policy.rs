@@ -94,6 +94,12 @@ impl MountSettings {
         if !targets.is_empty() {
             config.profiles.get_or_insert_default().extend(targets);
         }
+        if let Some(units) = self.reserve {
+            config.limits.reserve = Some(units.get() as usize);
+        }
+        if let Some(depth) = self.library_depth {
+            config.library_depth = Some(depth as usize);
+        }
         if let Some(form) = self.normalize {
             config.normalization = Some(Normalization { form, on_mismatch: self.on_mismatch() });
         }

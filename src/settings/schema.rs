@@ -10,7 +10,7 @@ use super::file::{TABLES, of_table, to_toml};
 use super::{Setting, SettingKind};
 use crate::name::normalize::Form;
 use crate::policy::OnMismatch;
-use crate::policy::profile;
+use crate::policy::profile::{self, Profile};
 use crate::policy::rule::RULES;
 
 /// The schema.
@@ -75,7 +75,8 @@ fn key(setting: &Setting) -> Value {
 
 fn policy() -> Value {
     let names = |list: &mut dyn Iterator<Item = &'static str>| Value::from(list.collect::<Vec<_>>());
-    let profiles = names(&mut profile::ALL.iter().map(|profile| profile.name));
+    let words = |profile: &&'static Profile| std::iter::once(profile.name).chain(profile.aliases());
+    let profiles = names(&mut profile::ALL.iter().flat_map(words));
     let severities = json!(["error", "warn", "off"]);
     let rules: Map<String, Value> = RULES
         .iter()
@@ -117,6 +118,10 @@ fn policy() -> Value {
                 "description": "Whole names that are refused, in addition to those of the profiles.",
                 "type": "array", "items": { "type": "string", "pattern": name },
             },
+            "library-depth": {
+                "description": "Directories above the entries of a document library's root: 0 if the tree is a library.",
+                "type": "integer", "minimum": 0,
+            },
             "rules": {
                 "description": "The severity of a rule, whatever the profiles say.",
                 "type": "object", "additionalProperties": false, "properties": rules,
@@ -127,6 +132,7 @@ fn policy() -> Value {
                 "name-utf16": limit("UTF-16 code units of a name."),
                 "path-bytes": limit("Bytes of a path."),
                 "path-utf16": limit("UTF-16 code units of a path."),
+                "reserve": limit("By how much every limit of names is lower, for programs that add to a name."),
             })),
         }),
     )

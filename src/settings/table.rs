@@ -229,6 +229,17 @@ settings! {
         elsewhere: "in a file it is `on-mismatch` in the table `[policy.normalization]`",
     }
 
+    "Lower the limits of names by so many bytes (or UTF-16 units), for programs that add to a name, such as synchronizers with their temporary files"
+    reserve: NonZeroU32, {
+        name: "reserve", value_name: "BYTES", minimum: 1.0, places: OPTIONS, is_policy: true, is_live: true,
+        elsewhere: "in a file it is `reserve` in the table `[policy.limits]`",
+    }
+    "How many directories are above the entries of a document library's root (SharePoint): 0 if the tree is a library. Without it, what applies there only warns"
+    library_depth: u32, {
+        name: "library-depth", value_name: "N", places: OPTIONS, is_policy: true, is_live: true,
+        elsewhere: "in a file it is `library-depth` in the table `[policy]`",
+    }
+
     "Log informational messages too"
     verbose: bool = false, {
         name: "verbose", places: &[ProgramOption, MountOption],

@@ -24,7 +24,7 @@ pub enum SettingKind {
     },
     /// A number of seconds, with or without a fraction.
     Seconds,
-    /// A whole number, from 1 to the greatest of 32 bits.
+    /// A whole number of up to 32 bits.
     Count,
     /// A path; absolute in a file.
     Path,
@@ -151,6 +151,22 @@ impl SettingValue for NonZeroU32 {
 
     fn number(&self) -> f64 {
         self.get().into()
+    }
+}
+
+impl SettingValue for u32 {
+    const KIND: SettingKind = SettingKind::Count;
+
+    fn parse(text: &OsStr) -> Result<Self, Option<String>> {
+        from_str(text)
+    }
+
+    fn to_text(&self) -> OsString {
+        self.to_string().into()
+    }
+
+    fn number(&self) -> f64 {
+        (*self).into()
     }
 }
 

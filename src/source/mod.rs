@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub use namegate_findings::location;
 
-use crate::check::{DirectoryNames, Siblings};
+use crate::check::{DirectoryNames, EntryKind, Siblings};
 use crate::name::arena::Arena;
 use crate::source::location::{Container, Location, Locations};
 use namegate_findings::directory::LocatedNames;
@@ -196,7 +196,7 @@ impl DirectoryBatch {
     /// An empty batch for the same directory.
     pub fn without_names(&self) -> Self {
         let container = self.container.clone();
-        Self { container, ..Self::new(self.dir.clone(), self.root_len) }
+        Self { container, names: self.names.empty_like(), ..Self::new(self.dir.clone(), self.root_len) }
     }
 
     /// The directory in the form that the policy checks; `prefix` comes before each path on the target.
@@ -221,18 +221,35 @@ impl DirectoryBatch {
         self.names.len() + self.holding_nul.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Adds a name.
+    /// The same directory, for names of which it is known whether they are those of directories.
+    #[must_use]
+    pub fn of_known_kinds(self) -> Self {
+        Self { names: Arena::of_known_kinds(), ..self }
+    }
+
+    /// Adds a name, which is not known to be that of a directory.
     pub fn push(&mut self, name: &[u8]) {
-        if self.names.push(name).is_err() {
-            self.holding_nul.push(name.to_vec());
+        self.push_entry(name, false);
+    }
+
+    /// Adds a name, of a directory or not.
+    pub fn push_entry(&mut self, name: &[u8], is_directory: bool) {
+        match self.names.push(name) {
+            Ok(at) if is_directory => self.names.mark_directory(at),
+            Ok(_) => {}
+            Err(_) => self.holding_nul.push(name.to_vec()),
         }
         self.count += 1;
     }
 
     /// Adds a name with its location; either all names of a batch have a location or none.
     pub fn push_located(&mut self, name: &[u8], location: Location) {
+        self.push_located_entry(name, location, false);
+    }
+
+    fn push_located_entry(&mut self, name: &[u8], location: Location, is_directory: bool) {
         let before_nul = self.count - self.holding_nul.len();
-        self.push(name);
+        self.push_entry(name, is_directory);
         let is_behind = self.count - self.holding_nul.len() == before_nul;
         self.locations.insert(if is_behind { self.count - 1 } else { before_nul }, location);
     }
@@ -291,9 +308,10 @@ impl DirectoryBatch {
 
     /// Adds the name at index `at` of another batch for the same directory, with its location if it has one.
     pub fn push_from(&mut self, other: &Self, at: usize, name: &[u8]) {
+        let is_directory = other.names.kind_of(name) == EntryKind::Directory;
         match other.locations.get(at) {
-            Some(location) => self.push_located(name, location),
-            None => self.push(name),
+            Some(location) => self.push_located_entry(name, location, is_directory),
+            None => self.push_entry(name, is_directory),
         }
     }
 

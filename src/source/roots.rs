@@ -69,7 +69,7 @@ impl RootPaths {
 fn some_of(dir: &Path, names: &BTreeSet<&OsStr>) -> DirectoryBatch {
     let mut batch = DirectoryBatch::new(dir.to_path_buf(), prefix_len(dir));
     for name in names {
-        add(&mut batch, name);
+        batch.push(name.as_bytes());
     }
     let others = || -> io::Result<Arena> {
         let mut others = Arena::new();
@@ -92,7 +92,3 @@ fn prefix_len(root: &Path) -> usize {
 }
 
 pub(super) const NO_NUL: &str = "names from the system end with NUL";
-
-pub(super) fn add(batch: &mut DirectoryBatch, name: &OsStr) {
-    batch.push(name.as_bytes());
-}

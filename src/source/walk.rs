@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use nix::errno::Errno;
 use walkdir::{DirEntry, WalkDir};
 
-use super::roots::{NO_NUL, RootPaths, TreeRoot, add};
+use super::roots::{NO_NUL, RootPaths, TreeRoot};
 use super::scope::Scope;
 use super::work_stack::WorkStack;
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
@@ -162,7 +162,7 @@ impl Work {
         if *is_sorted {
             entries = entries.sort_by_file_name();
         }
-        let mut batch = DirectoryBatch::new(path.clone(), root.prefix_len);
+        let mut batch = DirectoryBatch::new(path.clone(), root.prefix_len).of_known_kinds();
         let above = Arc::new(Ancestor { root: root.clone(), path, line });
         let (mut below, mut excluded) = (Vec::new(), Arena::new());
         for entry in entries {
@@ -177,7 +177,9 @@ impl Work {
                         excluded.push(entry.file_name().as_bytes()).expect(NO_NUL);
                         continue;
                     }
-                    add(&mut batch, entry.file_name());
+                    // A link is moved as a link.
+                    let is_directory = entry.file_type().is_dir();
+                    batch.push_entry(entry.file_name().as_bytes(), is_directory);
                     if is_dir {
                         let (above, name) = (Arc::clone(&above), Some(entry.file_name().to_owned()));
                         below.push(Work { above, name, depth: self.depth + 1 });

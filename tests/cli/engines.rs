@@ -84,8 +84,10 @@ fn both_engines_find_the_same_and_as_much_as_python_counts() {
             let (_, objects) = scan(tree, &["--profile", profile]);
             let has_rule = |object: &&Value| {
                 let violations = object["violations"].as_array();
-                violations
-                    .is_some_and(|all| all.iter().any(|v| v["rule"].as_str().unwrap().starts_with(rule)))
+                violations.is_some_and(|all| {
+                    all.iter()
+                        .any(|v| v["severity"] == "error" && v["rule"].as_str().unwrap().starts_with(rule))
+                })
             };
             assert_eq!(objects.iter().filter(has_rule).count() as u64, count, "{kind}");
         }

@@ -29,6 +29,7 @@ mod hostile;
 mod incomplete;
 #[path = "../fix/interrupt.rs"]
 mod interrupt;
+mod kinds;
 mod list;
 mod long_runs;
 mod mount;

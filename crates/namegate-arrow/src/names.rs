@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::ArrowError;
 use namegate_core::name::display::display;
 use namegate_core::policy::rule::RuleId;
-use namegate_core::policy::{CheckOutcome, EncodingHint, NameCheck, Policy, SuggestedName};
+use namegate_core::policy::{CheckOutcome, EncodingHint, EntryKind, NameCheck, Policy, SuggestedName};
 use namegate_findings::split::{MAX_NAME, MAX_PARTS, Shape, takes};
 
 use crate::byte_column::ByteColumn;
@@ -105,7 +105,7 @@ impl CheckedItem {
             });
         }
         if shape != Shape::Name && policy.checks_paths() {
-            let check = NameCheck { name: item, violations: policy.check_path(item) };
+            let check = NameCheck { name: item, violations: policy.check_path(item, EntryKind::Unknown) };
             checked.add(policy, &check, |message| message);
         }
         if !checked.rules.is_empty() {

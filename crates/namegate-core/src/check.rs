@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 
 pub use held::{HeldNames, RereadNames};
 
+pub use crate::policy::EntryKind;
+
 use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 use crate::policy::{
@@ -102,9 +104,26 @@ impl<'n> DirectoryNames<'n> {
         path
     }
 
+    /// Whether the names lie directly in the root of a document library; `None` if that is unknown.
+    fn is_library_root(&self, policy: &Policy) -> Option<bool> {
+        let depth = policy.library_depth()?;
+        Some(self.path.split(|&b| b == b'/').filter(|part| !part.is_empty()).count() == depth)
+    }
+
     fn add_to(&self, fingerprints: &mut Fingerprints<'_>) {
         fingerprints.add_all(self.names);
         self.holding_nul.iter().for_each(|name| fingerprints.add(name));
+    }
+
+    /// The violations of the names in the arena, each with the offset of its name.
+    fn check_alone<'a>(
+        &self,
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = (usize, NameCheck<'n>)> + use<'a, 'n>
+    where
+        'n: 'a,
+    {
+        policy.check_arena_with(self.names, self.is_library_root(policy), |_| {})
     }
 
     /// The violations of the names in the arena, each with the offset of its name; adds the fingerprints of all names to `fingerprints`.
@@ -114,10 +133,13 @@ impl<'n> DirectoryNames<'n> {
         fingerprints: &mut Option<Fingerprints<'_>>,
     ) -> Vec<(usize, NameCheck<'n>)> {
         let Some(fingerprints) = fingerprints else {
-            return policy.check_arena_with(self.names, |_| {}).collect();
+            return self.check_alone(policy).collect();
         };
         fingerprints.reserve(self.names);
-        let found = policy.check_arena_with(self.names, |text| fingerprints.add_text(text)).collect();
+        let in_library_root = self.is_library_root(policy);
+        let found = policy
+            .check_arena_with(self.names, in_library_root, |text| fingerprints.add_text(text))
+            .collect();
         self.holding_nul.iter().for_each(|name| fingerprints.add(name));
         found
     }
@@ -342,7 +364,8 @@ impl Policy {
         check.collisions.retain(|collision| collision.members.iter().any(|&at| at < check.checked));
         if has_long_paths {
             for at in 0..check.checked {
-                let too_long = self.check_path(&check.path_on_target(at));
+                let kind = directory.names.kind_of(check.names[at]);
+                let too_long = self.check_path(&check.path_on_target(at), kind);
                 if !too_long.is_empty() {
                     check.path_violations.insert(at, too_long);
                 }
@@ -414,7 +437,7 @@ impl<'p> PartsCheck<'p> {
                 self.may_have_violations = !found.is_empty();
             }
             None => {
-                self.may_have_violations |= self.policy.check_arena(part.names).next().is_some();
+                self.may_have_violations |= part.check_alone(self.policy).next().is_some();
             }
         }
         self.has_left_out |= matches!(part.siblings, Siblings::Excluded(_));
@@ -489,7 +512,7 @@ impl SuspectNames<'_> {
         is_other: &dyn Fn(&[u8]) -> bool,
         take: &mut dyn FnMut(usize, &[u8]),
     ) -> usize {
-        let mut violating = self.policy.check_arena(part.names).map(|(offset, _)| offset).peekable();
+        let mut violating = part.check_alone(self.policy).map(|(offset, _)| offset).peekable();
         let has_long_paths = part.may_have_long_paths(self.policy);
         let mut count = 0;
         for (at, (offset, name)) in part.names.iter().enumerate() {

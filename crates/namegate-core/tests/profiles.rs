@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use namegate_core::policy::profile::{self, ProfileRule, Test};
 use namegate_core::policy::rule::{RuleId, Severity};
-use namegate_core::policy::{Policy, Violation};
+use namegate_core::policy::{Entry, EntryKind, Policy, Violation};
 
 #[path = "profiles/cloud.rs"]
 mod cloud;
@@ -81,6 +81,20 @@ impl ProfileTester {
         }
     }
 
+    /// Asserts that checking the name of a directory and of a file finds exactly `expected`, in this order.
+    fn finds_by_kind(&self, name: &str, expected: [&str; 2]) {
+        let found = [EntryKind::Directory, EntryKind::File]
+            .map(|kind| summary(self.policy.check_entry(name.as_bytes(), Entry::of_kind(kind)).violations));
+        assert_eq!(found, expected, "{name} under {}", self.policy.profiles()[0]);
+    }
+
+    /// Asserts that checking the path of a directory and of a file finds exactly `expected`, in this order.
+    fn finds_path_by_kind(&self, path: &str, expected: [&str; 2]) {
+        let kinds = [EntryKind::Directory, EntryKind::File];
+        let found = kinds.map(|kind| summary(self.policy.check_path(path.as_bytes(), kind)));
+        assert_eq!(found, expected, "a path of {} bytes under {}", path.len(), self.policy.profiles()[0]);
+    }
+
     fn passes_inside(&self, chars: impl IntoIterator<Item = char>) {
         self.finds_inside(chars, "");
     }
@@ -88,7 +102,7 @@ impl ProfileTester {
     /// Asserts that checking a whole path finds exactly `expected`.
     fn finds_path(&self, path: impl AsRef<[u8]>, expected: &str) {
         let path = path.as_ref();
-        let found = summary(self.policy.check_path(path));
+        let found = summary(self.policy.check_path(path, EntryKind::Unknown));
         assert_eq!(found, expected, "a path of {} bytes under {}", path.len(), self.policy.profiles()[0]);
         self.paths.borrow_mut().push(path.to_vec());
     }
@@ -114,12 +128,20 @@ impl ProfileTester {
         let policy = Policy::builder().rule(rule.clone()).build().expect("a rule has its parameters");
         let breaks = |v: &Violation| v.rule == rule.test.rule();
         self.names.borrow().iter().any(|name| policy.check(name).violations.iter().any(breaks))
-            || self.paths.borrow().iter().any(|path| policy.check_path(path).iter().any(breaks))
+            || self
+                .paths
+                .borrow()
+                .iter()
+                .any(|path| kinds().any(|kind| policy.check_path(path, kind).iter().any(breaks)))
             || self.directories.borrow().iter().any(|names| {
                 let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
                 !policy.collisions(&bytes).is_empty()
             })
     }
+}
+
+fn kinds() -> impl Iterator<Item = EntryKind> {
+    [EntryKind::Unknown, EntryKind::Directory, EntryKind::File].into_iter()
 }
 
 macro_rules! tables {
@@ -137,10 +159,12 @@ tables! {
     posix_finds_what_is_not_portable, "posix", linux::posix;
     windows_finds_what_windows_refuses, "windows", windows::windows;
     exfat_finds_what_exfat_refuses, "exfat", windows::exfat;
+    android_finds_what_its_storage_refuses, "android", windows::android;
     smb_finds_what_shares_refuse_and_maps_leave, "smb", windows::smb;
     macos_finds_what_apfs_and_hfs_refuse, "macos", macos::macos;
     sharepoint_finds_what_sharepoint_refuses, "sharepoint", cloud::sharepoint;
     s3_finds_what_keys_avoid, "s3", cloud::s3;
+    wasabi_finds_what_has_four_bytes, "wasabi", cloud::wasabi;
     gcs_finds_what_objects_avoid, "gcs", cloud::gcs;
     azure_finds_what_blobs_refuse, "azure", cloud::azure;
     gdrive_finds_what_drive_for_desktop_refuses, "gdrive", cloud::gdrive;
@@ -152,6 +176,8 @@ tables! {
     udf_finds_what_udf_refuses, "udf", discs::udf;
     ext4_casefold_finds_what_folds_to_one_name, "ext4-casefold", linux::ext4_casefold;
     zfs_utf8only_finds_what_zfs_refuses, "zfs-utf8only", linux::zfs_utf8only;
+    ecryptfs_finds_what_is_too_long_encrypted, "ecryptfs", linux::ecryptfs;
+    cryptomator_finds_what_is_shortened, "cryptomator", linux::cryptomator;
     git_finds_every_look_alike, "git", git::git;
     portable_finds_what_any_of_them_refuses, "portable", macos::portable;
 }
@@ -176,8 +202,8 @@ fn every_profile_has_a_table_and_every_rule_of_it_a_case() {
 #[test]
 fn profiles_are_listed_in_order() {
     let names: Vec<&str> = profile::ALL.iter().map(|p| p.name).collect();
-    let order = "utf8 strict security posix windows exfat smb macos sharepoint s3 gcs azure gdrive dropbox box nextcloud \
-                 iso9660 joliet udf ext4-casefold zfs-utf8only git portable";
+    let order = "utf8 strict security posix windows exfat android smb macos sharepoint s3 wasabi gcs azure gdrive dropbox box nextcloud \
+                 iso9660 joliet udf ext4-casefold zfs-utf8only ecryptfs cryptomator git portable";
     assert_eq!(names.join(" "), order);
 }
 
@@ -193,7 +219,10 @@ fn unverified_rules_are_warnings() {
     }
     // The rules that no primary source confirms.
     let marked: BTreeSet<&str> = unverified.iter().map(|(profile, _)| *profile).collect();
-    assert_eq!(marked, BTreeSet::from(["dropbox", "iso9660", "joliet", "s3", "sharepoint", "udf"]));
+    assert_eq!(
+        marked,
+        BTreeSet::from(["cryptomator", "dropbox", "iso9660", "joliet", "s3", "sharepoint", "udf"])
+    );
     let name_length = |(profile, rule): &(&str, &ProfileRule)| {
         *profile == "sharepoint" && matches!(rule.test, Test::Length(_))
     };

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 
 use namegate_core::name::casefold::Fold;
 use namegate_core::name::normalize::Form;
-use namegate_core::policy::Policy;
 use namegate_core::policy::profile::{Chars, Limit, NamePart, ProfileRule, ReservedNames, Test, Unit};
 use namegate_core::policy::rule::{RULES, RuleId, Severity};
+use namegate_core::policy::{EntryKind, Policy};
 
 /// A policy with only `rule`, with a parameter if it needs one.
 fn alone(rule: RuleId) -> Policy {
     let test = match rule {
         RuleId::ReservedCharacter => Test::Reserved(Chars::one_of("?\u{FF1F}")),
         RuleId::ReservedName => Test::Named(ReservedNames::new(NamePart::Base, "NUL/COM\u{B9}")),
+        RuleId::LeftBehind => Test::Skipped(ReservedNames::new(NamePart::Whole, "Thumbs.db")),
         RuleId::NameTooLong => Test::Length(Limit { max: 4, unit: Unit::Utf16 }),
         RuleId::PathTooLong => Test::PathLength(Limit { max: 4, unit: Unit::Bytes }),
         RuleId::NotInForm => Test::Form(Form::Nfc),
@@ -188,6 +189,11 @@ const CASES: &[(&str, Breaking, Passing)] = &[
         &[b"null", b"a.nul", b"nu", b" nul", b"com1"],
     ),
     (
+        "left-behind",
+        &[(b"Thumbs.db", 0, 9), (b"thumbs.DB", 0, 9)],
+        &[b"aThumbs.db", b"Thumbs.dbx", b"Thumbs"],
+    ),
+    (
         "name-too-long",
         &[(b"abcde", 4, 5), ("\u{1F600}\u{1F600}a".as_bytes(), 8, 9), ("aaa\u{1F600}".as_bytes(), 3, 7)],
         &[b"abcd", "日本語字".as_bytes(), "\u{1F600}\u{1F600}".as_bytes()],
@@ -251,7 +257,10 @@ fn the_rules_of_directories_and_paths_find_their_violations() {
     }
     let path = alone(RuleId::PathTooLong);
     let spans = |text: &str| {
-        path.check_path(text.as_bytes()).iter().map(|v| (v.span.start, v.span.end)).collect::<Vec<_>>()
+        path.check_path(text.as_bytes(), EntryKind::Unknown)
+            .iter()
+            .map(|v| (v.span.start, v.span.end))
+            .collect::<Vec<_>>()
     };
     assert_eq!((spans("ab/cd"), spans("a/cd")), (vec![(4, 5)], vec![]));
 }

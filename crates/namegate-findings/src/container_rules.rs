@@ -30,7 +30,7 @@ pub(super) fn violations(policy: &Policy, container: &Container, name: &[u8]) ->
         let profiles = policy.profile_set();
         let refused_by = if severity == Severity::Error { profiles } else { ProfileSet::EMPTY };
         ReportedViolation {
-            violation: Violation { rule, severity, span, profiles, refused_by },
+            violation: Violation { rule, severity, span, profiles, refused_by, is_certain: true },
             message: message.to_owned(),
             group: None,
         }

@@ -16,8 +16,8 @@ use crate::fix::plan::{
     PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Retarget, Skipped, components, path_in,
 };
 use crate::fix::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
-use crate::policy::Policy;
 use crate::policy::rule::RuleId;
+use crate::policy::{EntryKind, Policy};
 use crate::progress::Observer;
 use crate::source::scope::Exclude;
 
@@ -268,7 +268,8 @@ impl PlanDraft {
                     let new = path_in(&new_dir.1, new_name);
                     let root_len = self.new_path(&root.path)?.len();
                     let path = target_path(&settings.prefix, new.get(root_len..).unwrap_or_default());
-                    is_long = !policy.check_path(&path).is_empty();
+                    // What is too long for any entry: its kind is not in the draft.
+                    is_long = !policy.check_path(&path, EntryKind::File).is_empty();
                 }
                 if is_long {
                     let line = match tag {

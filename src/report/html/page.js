@@ -115,6 +115,7 @@
   const FATES = [
     ["refused", "refused", "s1", "names that the target refuses"], ["changed", "changed", "s2", "names that the target stores or shows as another name"],
     ["merged", "merged", "s3", "names that become the same as another name in their directory"], ["path_too_long", "path too long", "s4", "names whose path is too long for the target, or for some of its programs"],
+    ["left_behind", "left behind", "s6", "files that programs of the target skip on purpose"],
     ["warned", "warnings only", "s5", "names that arrive unchanged, with a warning"]];
   const READY = ["ready", "ready", "s0", "names that arrive unchanged"];
   const PILLS = { "ready": ["p-good", "ready"], "doubtful": ["p-warn", "ready, with warnings"], "uncertain": ["p-warn", "uncertain"], "incomplete": ["p-warn", "incomplete"], "not-ready": ["p-error", "not ready"] };

@@ -146,10 +146,10 @@ pub(super) fn read(
                 Err(error) => tell(Err(error))?,
             }
         }
-        let mut batch = batch_at(&dir);
+        let mut batch = batch_at(&dir).of_known_kinds();
         let first = waiting.len();
         for entry in &found {
-            batch.push(entry.name);
+            batch.push_entry(entry.name, entry.is_tree);
             let below = old.get::<[u8]>(entry.name).copied().flatten();
             if entry.is_tree && below.is_none_or(|old| old != entry.object()) {
                 waiting.push((joined(&dir, entry.name), entry.object(), below, depth + 1));

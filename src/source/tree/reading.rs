@@ -77,7 +77,8 @@ pub(super) fn read(
         buffer,
         exclude,
         tell,
-        batch: DirectoryBatch::new(PathBuf::from(OsString::from_vec(path.to_vec())), prefix_len),
+        batch: DirectoryBatch::new(PathBuf::from(OsString::from_vec(path.to_vec())), prefix_len)
+            .of_known_kinds(),
         excluded: Arena::new(),
         dir_len: below_root.len(),
         below_root,
@@ -151,7 +152,10 @@ impl DirectoryReader<'_> {
             self.excluded.push_c_str(entry.c_name);
             return;
         }
-        self.batch.names.push_c_str(entry.c_name);
+        let at = self.batch.names.push_c_str(entry.c_name);
+        if is_dir || entry.kind == libc::DT_DIR {
+            self.batch.names.mark_directory(at);
+        }
         self.batch.count += 1;
         self.batch.has_links |= matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN);
         if is_dir && self.descends && !self.is_again {

@@ -11,6 +11,7 @@ use std::ffi::CStr;
 use std::fmt;
 
 use super::Span;
+use crate::policy::EntryKind;
 
 /// Names that follow one another in memory, each with a NUL at its end.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,10 @@ pub struct Arena {
     /// A name is empty, `.` or `..`.
     has_dots: bool,
     longest: usize,
+    /// The offsets of the names of directories, in ascending order.
+    directories: Vec<usize>,
+    /// The kind of all other names.
+    others: EntryKind,
 }
 
 /// The name contains a NUL, which would split it in an arena.
@@ -37,6 +42,35 @@ impl Arena {
     /// An empty arena.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty arena for names of which it is known whether they are those of directories.
+    pub fn of_known_kinds() -> Self {
+        Self { others: EntryKind::File, ..Self::default() }
+    }
+
+    /// An empty arena for names of which as much is known as of those in this one.
+    pub fn empty_like(&self) -> Self {
+        Self { others: self.others, ..Self::default() }
+    }
+
+    /// Records that the name at `at`, which was pushed last, is that of a directory.
+    pub fn mark_directory(&mut self, at: usize) {
+        self.directories.push(at);
+    }
+
+    /// The kind of the entry whose name starts at `at`.
+    pub fn kind_at(&self, at: usize) -> EntryKind {
+        match self.directories.binary_search(&at) {
+            Ok(_) => EntryKind::Directory,
+            Err(_) => self.others,
+        }
+    }
+
+    /// The kind of the entry of `name`, a slice that the arena gave; [`EntryKind::Unknown`] for any other slice.
+    pub fn kind_of(&self, name: &[u8]) -> EntryKind {
+        let at = (name.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize);
+        at.filter(|&at| at < self.bytes.len()).map_or(EntryKind::Unknown, |at| self.kind_at(at))
     }
 
     /// Appends a name and returns the offset of its first byte.
@@ -70,6 +104,13 @@ impl Arena {
 
     /// Appends all names of another arena.
     pub fn append(&mut self, other: &Self) {
+        if self.is_empty() {
+            self.others = other.others;
+        } else if self.others != other.others && !other.is_empty() {
+            self.others = EntryKind::Unknown;
+        }
+        let at = self.bytes.len();
+        self.directories.extend(other.directories.iter().map(|directory| at + directory));
         self.bytes.extend_from_slice(&other.bytes);
         self.has_dots |= other.has_dots;
         self.longest = self.longest.max(other.longest);
@@ -78,6 +119,7 @@ impl Arena {
     /// Removes all names and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.directories.clear();
         (self.has_dots, self.longest) = (false, 0);
     }
 
@@ -207,6 +249,30 @@ mod tests {
             assert!(arena.holds_impossible(), "{name:?}");
             arena.clear();
         }
+    }
+
+    #[test]
+    fn the_kind_of_a_name_stays_with_it() {
+        let mut arena = Arena::of_known_kinds();
+        let file = arena.push(b"file").unwrap();
+        let directory = arena.push(b"directory").unwrap();
+        arena.mark_directory(directory);
+        assert_eq!((arena.kind_at(file), arena.kind_at(directory)), (EntryKind::File, EntryKind::Directory));
+        let mut both = Arena::of_known_kinds();
+        both.append(&arena);
+        both.append(&arena);
+        let kinds: Vec<_> = both.iter().map(|(at, name)| (both.kind_at(at), both.kind_of(name))).collect();
+        let twice = |kind| (kind, kind);
+        assert_eq!(kinds, [EntryKind::File, EntryKind::Directory].map(twice).repeat(2));
+        assert_eq!(both.kind_of(b"elsewhere"), EntryKind::Unknown);
+        let mut unknown = Arena::new();
+        unknown.push(b"x").unwrap();
+        both.append(&unknown);
+        assert_eq!(both.kind_at(file), EntryKind::Unknown, "nobody knows it of all names");
+        assert_eq!(both.kind_at(directory), EntryKind::Directory);
+        arena.clear();
+        assert_eq!(arena.push(b"directory"), Ok(0));
+        assert_eq!(arena.kind_at(0), EntryKind::File);
     }
 
     proptest! {

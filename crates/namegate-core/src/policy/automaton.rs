@@ -26,7 +26,7 @@ use regex_automata::{Anchored, Input, MatchKind};
 use super::compile::OnMismatch;
 use super::profile::{Limit, Test, Unit};
 use super::rule::{RuleId, Severity};
-use super::{ActiveRule, Policy};
+use super::{ActiveRule, AppliesTo, Policy};
 
 mod language;
 
@@ -110,14 +110,17 @@ fn obstacle(test: &Test) -> Option<Obstacle> {
         Test::Plain(RuleId::CollisionConfusable)
         | Test::SameForm(_)
         | Test::SameFold { .. }
-        | Test::PathLength(_) => Some(Obstacle::NotOneName),
+        | Test::PathLength(_)
+        | Test::PathLengthOf(..) => Some(Obstacle::NotOneName),
+        // The kernel program sees a name without the kind and the place of its entry.
+        Test::Named(names) if names.applies_to != AppliesTo::Everything => Some(Obstacle::NotOneName),
         Test::Form(_) => Some(Obstacle::Normalization),
         Test::Length(limit) => match limit.unit {
             Unit::Bytes | Unit::Utf16 | Unit::CodePoints | Unit::Dots => None,
             Unit::BytesIn(_) | Unit::Utf16In(_) => Some(Obstacle::Normalization),
             _ => Some(Obstacle::Unit),
         },
-        Test::Plain(_) | Test::Reserved(_) | Test::Named(_) | Test::Unassigned(_) => None,
+        Test::Plain(_) | Test::Reserved(_) | Test::Named(_) | Test::Skipped(_) | Test::Unassigned(_) => None,
     }
 }
 

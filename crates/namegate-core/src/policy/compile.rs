@@ -7,10 +7,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::prefilter::Prefilter;
-use super::profile::{Profile, ProfileRule, ProfileSet, Test};
+use super::profile::{Limit, Profile, ProfileRule, ProfileSet, Test, Unit};
 use super::rule::{RuleId, Severity};
 use super::tables::{RuleWeight, Tables};
 use crate::name::normalize::Form;
+
+/// The longest name that Linux stores, in bytes.
+const NAME_MAX: usize = 255;
+/// The source of a limit that only [`PolicyBuilder::reserve`] asks for.
+pub(super) const NAME_MAX_SOURCE: &str = "Linux include/uapi/linux/limits.h (NAME_MAX), for the reserve";
 
 /// What happens to a name that is not in the required normalization form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +72,12 @@ pub struct ActiveRule {
 
 impl ActiveRule {
     pub(super) fn weight(&self) -> RuleWeight {
-        RuleWeight { severity: self.severity, profiles: self.profiles, refused_by: self.refused_by }
+        RuleWeight {
+            severity: self.severity,
+            profiles: self.profiles,
+            refused_by: self.refused_by,
+            is_certain: true,
+        }
     }
 }
 
@@ -83,6 +93,8 @@ pub struct Policy {
     pub(super) prefilter: Prefilter,
     /// What suggested names have instead of characters that are not allowed; chosen from what is allowed if `None`.
     pub(super) replacement: Option<char>,
+    pub(super) library_depth: Option<usize>,
+    pub(super) reserve: usize,
 }
 
 impl Policy {
@@ -131,6 +143,16 @@ impl Policy {
         self.everyone
     }
 
+    /// The number of directories above the entries of a document library's root; `None` if unknown.
+    pub fn library_depth(&self) -> Option<usize> {
+        self.library_depth
+    }
+
+    /// The units by which the limits of names are lower, for programs that add to a name.
+    pub fn reserve(&self) -> usize {
+        self.reserve
+    }
+
     /// The normalization of the policy.
     pub fn normalization(&self) -> Option<Normalization> {
         self.normalization
@@ -149,6 +171,8 @@ pub struct PolicyBuilder {
     rules: Vec<ProfileRule>,
     severities: BTreeMap<RuleId, Option<Severity>>,
     normalization: Option<Normalization>,
+    library_depth: Option<usize>,
+    reserve: usize,
 }
 
 /// A rule has a severity, but no profile and no setting supplies its parameter.
@@ -162,6 +186,7 @@ impl fmt::Display for MissingParameter {
                 "characters: choose a profile that reserves some, or set `reserved-characters`"
             }
             RuleId::ReservedName => "names: choose a profile that reserves some, or set `reserved-names`",
+            RuleId::LeftBehind => "names: choose a profile whose programs skip some",
             RuleId::NotInForm => "form: set `normalization.form`",
             RuleId::NameTooLong | RuleId::PathTooLong => {
                 "length: choose a profile that has one, or set one in `limits`"
@@ -205,6 +230,27 @@ impl PolicyBuilder {
         self
     }
 
+    /// Sets how many directories are above the entries of a document library's root: 0 if the checked tree is a library.
+    pub fn library_depth(mut self, depth: Option<usize>) -> Self {
+        self.library_depth = depth;
+        self
+    }
+
+    /// Lowers each limit of the length of names by so many units, for programs that add to a name. Without a limit that of Linux is
+    /// lowered, 255 bytes.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Policy, profile};
+    /// let windows = Policy::builder().profiles(&[profile::by_name("windows")?]).reserve(20).build().unwrap();
+    /// assert!(windows.check("é".repeat(235).as_bytes()).violations.is_empty());
+    /// assert_eq!(windows.check("é".repeat(236).as_bytes()).violations[0].rule.name(), "name-too-long");
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
+    /// ```
+    pub fn reserve(mut self, units: usize) -> Self {
+        self.reserve = units;
+        self
+    }
+
     /// Compiles the policy.
     ///
     /// # Errors
@@ -213,10 +259,18 @@ impl PolicyBuilder {
         let mut rules: Vec<ActiveRule> = Vec::new();
         for profile in &self.profiles {
             let by = ProfileSet::from_profile(profile);
-            profile.all_rules().into_iter().for_each(|rule| activate(&mut rules, rule, by));
+            let reserving = |rule| reserving(rule, self.reserve);
+            profile.all_rules().into_iter().for_each(|rule| activate(&mut rules, &reserving(rule), by));
         }
         for rule in &self.rules {
-            activate(&mut rules, rule, ProfileSet::CONFIG);
+            activate(&mut rules, &reserving(rule, self.reserve), ProfileSet::CONFIG);
+        }
+        let is_limited =
+            rules.iter().any(|rule| matches!(rule.test, Test::Length(limit) if limit.counts_all()));
+        if self.reserve > 0 && !is_limited {
+            let name_max = Test::Length(Limit { max: NAME_MAX, unit: Unit::Bytes });
+            let rule = ProfileRule::error(name_max, NAME_MAX_SOURCE);
+            activate(&mut rules, &reserving(&rule, self.reserve), ProfileSet::CONFIG);
         }
         if let Some(Normalization { form, on_mismatch }) = self.normalization {
             let rule = match on_mismatch {
@@ -243,7 +297,8 @@ impl PolicyBuilder {
             .chain(rules.iter().map(|rule| rule.profiles))
             .collect::<ProfileSet>();
         let everyone = if everyone == ProfileSet::EMPTY { ProfileSet::CONFIG } else { everyone };
-        Ok(assemble(self.profiles, rules, self.normalization, everyone))
+        let policy = assemble(self.profiles, rules, self.normalization, everyone);
+        Ok(Policy { library_depth: self.library_depth, reserve: self.reserve, ..policy })
     }
 }
 
@@ -270,6 +325,18 @@ fn activate(rules: &mut Vec<ActiveRule>, rule: &ProfileRule, by: ProfileSet) {
             stored_otherwise: rule.stored_otherwise,
         }),
     }
+}
+
+/// The rule with a limit of names that is lower by `units`, if it has one.
+fn reserving(rule: &ProfileRule, units: usize) -> ProfileRule {
+    let mut rule = rule.clone();
+    if let Test::Length(limit) = &mut rule.test
+        && units > 0
+        && limit.counts_all()
+    {
+        limit.max = limit.max.saturating_sub(units).max(1);
+    }
+    rule
 }
 
 fn override_severity(
@@ -309,7 +376,17 @@ fn assemble(
     let converted = normalization.filter(|n| n.on_mismatch == OnMismatch::Convert);
     let tables = Tables::new(&rules);
     let prefilter = Prefilter::new(&rules, &tables, converted.map(|n| n.form));
-    Policy { profiles, rules, normalization, everyone, tables, prefilter, replacement: None }
+    Policy {
+        profiles,
+        rules,
+        normalization,
+        everyone,
+        tables,
+        prefilter,
+        replacement: None,
+        library_depth: None,
+        reserve: 0,
+    }
 }
 
 #[cfg(test)]

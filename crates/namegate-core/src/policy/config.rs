@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::profile::{self, Chars, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use super::rule::{RULES, RuleId, Severity};
-use super::{MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
+use super::{AppliesTo, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
 use crate::name::normalize::Form;
 use reader::{Spanned, TableReader, shorten};
 
@@ -46,6 +46,8 @@ pub struct Config {
     pub normalization: Option<Normalization>,
     /// Maximum lengths, in addition to those of the profiles.
     pub limits: LengthLimits,
+    /// How many directories are above the entries of a document library's root ([`PolicyBuilder::library_depth`]).
+    pub library_depth: Option<usize>,
     /// Where the severities were set, for errors that only [`Config::policy`] can find.
     positions: BTreeMap<RuleId, TextPosition>,
 }
@@ -61,9 +63,16 @@ pub struct LengthLimits {
     pub path_bytes: Option<usize>,
     /// UTF-16 code units of a path.
     pub path_utf16: Option<usize>,
+    /// Units by which each limit of names is lower ([`PolicyBuilder::reserve`]).
+    pub reserve: Option<usize>,
 }
 
 impl LengthLimits {
+    /// The limit that is `max` after it was lowered.
+    fn unreserved(&self, max: usize) -> usize {
+        max.saturating_add(self.reserve.unwrap_or(0))
+    }
+
     /// The limits that are set: their keys, values and tests.
     fn tests(&self) -> impl Iterator<Item = (&'static str, usize, Test)> {
         let test = |limit: fn(Limit) -> Test, max, unit| limit(Limit { max, unit });
@@ -133,6 +142,7 @@ impl Config {
                 stored_otherwise: false,
             });
         }
+        builder = builder.library_depth(self.library_depth).reserve(self.limits.reserve.unwrap_or(0));
         match self.normalization {
             Some(normalization) => builder.normalization(normalization),
             None => builder,
@@ -149,6 +159,7 @@ impl Config {
             tests.push(Test::Named(ReservedNames {
                 part: NamePart::Whole,
                 words: self.reserved_names.join("/").into(),
+                applies_to: AppliesTo::Everything,
             }));
         }
         tests.extend(self.limits.tests().map(|(_, _, test)| test));
@@ -196,6 +207,7 @@ pub fn read_policy(table: &mut TableReader<'_>) -> Config {
         profiles: read_profiles(table),
         reserved_characters: read_characters(table),
         reserved_names: read_names(table),
+        library_depth: table.whole("library-depth", 0),
         ..Config::default()
     };
     table.table("rules", "rule", |rules| read_rules(rules, &mut config));
@@ -205,6 +217,7 @@ pub fn read_policy(table: &mut TableReader<'_>) -> Config {
         name_utf16: limits.positive("name-utf16"),
         path_bytes: limits.positive("path-bytes"),
         path_utf16: limits.positive("path-utf16"),
+        reserve: limits.positive("reserve"),
     });
     config
 }

@@ -4,6 +4,7 @@ use crate::name::casefold::Fold;
 use crate::name::display::display;
 use crate::name::normalize::Form;
 
+use super::entry::AppliesTo;
 use super::profile::{Chars, Limit, NamePart, ReservedNames, Test};
 
 impl Test {
@@ -19,8 +20,9 @@ impl Test {
         Some(match self {
             Self::Plain(_) => return None,
             Self::Reserved(chars) => characters(chars),
-            Self::Named(names) => words(names),
+            Self::Named(names) | Self::Skipped(names) => words(names),
             Self::Length(limit) | Self::PathLength(limit) => length(*limit),
+            Self::PathLengthOf(applies_to, limit) => format!("{}{}", length(*limit), only(*applies_to)),
             Self::Form(form) => upper(*form),
             Self::Unassigned(None) => "in the built-in version of Unicode".into(),
             Self::Unassigned(Some((major, minor))) => format!("in Unicode {major}.{minor}"),
@@ -54,13 +56,24 @@ fn length(Limit { max, unit }: Limit) -> String {
 fn words(names: &ReservedNames) -> String {
     let list: Vec<String> = names.iter().map(|word| display(word.as_bytes()).to_string()).collect();
     let list = list.join(", ");
-    match names.part {
+    let words = match names.part {
         NamePart::Whole => list,
         NamePart::Base => format!("before the first dot or colon: {list}"),
         NamePart::Prefix => format!("at the beginning: {list}"),
         NamePart::Suffix => format!("at the end: {list}"),
         NamePart::Anywhere => format!("anywhere: {list}"),
         NamePart::Repeated => format!("nothing but {list}, repeated"),
+    };
+    words + only(names.applies_to)
+}
+
+/// The entries that a rule applies to, after its parameter.
+pub(super) fn only(applies_to: AppliesTo) -> &'static str {
+    match applies_to {
+        AppliesTo::Everything => "",
+        AppliesTo::Directories => " for a directory",
+        AppliesTo::Files => " for a file",
+        AppliesTo::LibraryRoot => " at the root of a document library",
     }
 }
 

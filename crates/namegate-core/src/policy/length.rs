@@ -28,6 +28,15 @@ pub(super) fn measure(name: &[u8], unit: Unit) -> usize {
 }
 
 impl Limit {
+    /// Whether the limit counts all of a name, so that a program that adds to the name uses it up.
+    pub(super) fn counts_all(self) -> bool {
+        match self.unit {
+            Unit::Bytes | Unit::BytesIn(_) | Unit::Utf16 | Unit::Utf16In(_) => true,
+            Unit::CodePoints | Unit::OstaBytes => true,
+            Unit::StemCodePoints | Unit::ExtensionCodePoints | Unit::Dots | Unit::Components => false,
+        }
+    }
+
     /// No name of up to this many bytes exceeds the limit, whatever its content, so most names need not be measured.
     pub(super) fn harmless_bytes(self) -> usize {
         match self.unit {

@@ -6,12 +6,13 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::profile::{Limit, ProfileSet, Test};
+use super::entry::AppliesTo;
+use super::profile::{Limit, NamePart, ProfileSet, Test};
 use super::rule::{RuleId, RuleKind, Severity};
-use super::{Policy, Violation, length};
+use super::{Policy, Violation, describe, length};
 use crate::name::display::{display, is_shown, octets};
 use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
-use crate::name::ucs4::Octet;
+use crate::name::ucs4::{Octet, notation};
 use crate::name::{Span, age, utf8};
 
 /// Explains why `name` breaks the rule of `violation`; for `path-too-long`, `name` is the path.
@@ -37,10 +38,7 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         RuleId::SeparatorSmuggling if bytes == b"/" => "`/`, which separates names".into(),
         _ if rule.is_always_on() => ill_formed(name, span),
         RuleId::NameTooLong | RuleId::PathTooLong => too_long(policy, name, violation),
-        RuleId::Iso2022Escape if bytes.ends_with(b"@") => {
-            format!("{}: an escape sequence that returns from UTF-8 to ISO 2022", octets(bytes))
-        }
-        RuleId::Iso2022Escape => format!("{}: an escape sequence that announces UTF-8", octets(bytes)),
+        RuleId::Iso2022Escape => format!("{}: an escape sequence that {}", octets(bytes), announced(bytes)),
         // The most frequent message by far: without the machinery of `format!`.
         RuleId::ReservedCharacter => {
             let mut text = code_point(bytes);
@@ -52,7 +50,16 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
             text.push(')');
             text
         }
-        RuleId::ReservedName => format!("`{}` is a reserved name ({})", display(bytes), list(profiles)),
+        RuleId::ReservedName => reserved_name(policy, name, violation),
+        RuleId::LeftBehind => {
+            let unknown = if violation.is_certain { "" } else { "; its kind is not known" };
+            let only = policy.skipped_at(name, span).map_or("", |word| describe::only(word.applies_to));
+            format!(
+                "`{}`: programs of the target skip it{only} ({}){unknown}",
+                display(bytes),
+                list(profiles)
+            )
+        }
         RuleId::NotInForm => not_in_form(policy, bytes),
         RuleId::MixedScript => format!("the word `{}` mixes scripts", display(bytes)),
         RuleId::Mojibake => match crate::name::mojibake::undo(&String::from_utf8_lossy(bytes)) {
@@ -62,15 +69,45 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
             None => rule.rule().summary.into(),
         },
         _ if rule.rule().kind == RuleKind::Scalar => match utf8_char(bytes) {
-            Some(c) => format!("{}, {}", code_point(bytes), scalar(policy, rule, c)),
+            Some(c) => format!("{}, {}", code_point(bytes), scalar(policy, rule, c, span.start == 0)),
             None => rule.rule().summary.into(),
         },
         _ => rule.rule().summary.into(),
     }
 }
 
+/// What an escape sequence announces (ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)).
+fn announced(sequence: &[u8]) -> &'static str {
+    match sequence {
+        [.., b'@'] => "returns from UTF-8 to ISO 2022",
+        [.., b'/', b'G'] => "announces UTF-8 of implementation level 1 (ISO/IEC 10646-1)",
+        [.., b'/', b'H'] => "announces UTF-8 of implementation level 2 (ISO/IEC 10646-1)",
+        [.., b'/', _] => "announces UTF-8 of implementation level 3 (ISO/IEC 10646-1)",
+        _ => "announces UTF-8",
+    }
+}
+
+fn reserved_name(policy: &Policy, name: &[u8], violation: &Violation) -> String {
+    let &Violation { span, profiles, is_certain, .. } = violation;
+    let word = policy.reserved_at(name, span);
+    let applies_to = word.map(|word| word.applies_to).unwrap_or_default();
+    let unknown = match applies_to {
+        _ if is_certain => "",
+        AppliesTo::LibraryRoot => "; --library-depth says where that is",
+        _ => "; its kind is not known",
+    };
+    let how = match word.map(|word| word.part) {
+        Some(NamePart::Prefix) => "is reserved at the beginning of a name",
+        Some(NamePart::Suffix) => "is reserved at the end of a name",
+        Some(NamePart::Anywhere) => "is reserved within a name",
+        _ => "is a reserved name",
+    };
+    let (shown, only) = (display(span.slice(name)), describe::only(applies_to));
+    format!("`{shown}` {how}{only} ({}){unknown}", list(profiles))
+}
+
 /// Explains what is wrong with `c`; the message shows its code point first.
-fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
+fn scalar(policy: &Policy, rule: RuleId, c: char, is_first: bool) -> Cow<'static, str> {
     match rule {
         RuleId::C0Control => match c {
             '\t' => "a control character (tab)",
@@ -84,7 +121,10 @@ fn scalar(policy: &Policy, rule: RuleId, c: char) -> Cow<'static, str> {
         RuleId::LineSeparator if c == '\u{2028}' => "a line separator",
         RuleId::LineSeparator => "a paragraph separator",
         RuleId::Noncharacter => "a noncharacter, which no text should contain",
-        RuleId::ByteOrderMark => "a byte order mark, which has no meaning in a name",
+        RuleId::ByteOrderMark if is_first => "a byte order mark, which no name needs: names are always UTF-8",
+        RuleId::ByteOrderMark => {
+            "a zero width no-break space, which is invisible; U+2060 replaces it in text"
+        }
         RuleId::BidiControl => {
             "a bidirectional control, which can change the order in which the name is shown"
         }
@@ -155,7 +195,7 @@ fn ill_formed(name: &[u8], span: Span) -> String {
             format!("{shown}: only {} of {needed} bytes", span.len())
         }
         (RuleId::Overlong | RuleId::NulSmuggling | RuleId::SeparatorSmuggling, Some(value)) => {
-            let mut text = format!("{shown}: an overlong form of U+{value:04X}");
+            let mut text = format!("{shown}: an overlong form of {}", notation(value));
             if let Some(c) = char::from_u32(value).filter(char::is_ascii_graphic) {
                 let _ = write!(text, " `{c}`");
             }
@@ -167,9 +207,9 @@ fn ill_formed(name: &[u8], span: Span) -> String {
         (RuleId::SurrogatePair, Some(value)) => {
             format!("{shown}: two surrogates that mean U+{value:04X} (CESU-8)")
         }
-        (RuleId::AboveMax, Some(value)) => format!("{shown}: U+{value:X} is above U+10FFFF"),
+        (RuleId::AboveMax, Some(value)) => format!("{shown}: {} is above U+10FFFF", notation(value)),
         (RuleId::FiveOrSixOctets, Some(value)) => {
-            format!("{shown}: {} bytes for {value:08X}, valid only in ISO/IEC 10646-1:1993", span.len())
+            format!("{shown}: {} bytes for {}, a form that RFC 3629 abolished", span.len(), notation(value))
         }
         (RuleId::InvalidOctet, _) => format!("{shown}: a byte that UTF-8 never uses"),
         _ => format!("{shown}: {}", rule.rule().summary),
@@ -179,21 +219,27 @@ fn ill_formed(name: &[u8], span: Span) -> String {
 fn too_long(policy: &Policy, name: &[u8], violation: &Violation) -> String {
     let limit_of = |test: &Test| match (violation.rule, test) {
         (RuleId::NameTooLong, Test::Length(limit)) | (RuleId::PathTooLong, Test::PathLength(limit)) => {
-            Some(*limit)
+            Some((*limit, AppliesTo::Everything))
         }
+        (RuleId::PathTooLong, Test::PathLengthOf(applies_to, limit)) => Some((*limit, *applies_to)),
         _ => None,
     };
     let broken = policy.rules.iter().filter_map(|rule| {
-        let limit = limit_of(&rule.test)?;
-        (length::excess(name, limit)? == violation.span).then_some((limit, rule.profiles))
+        let (limit, applies_to) = limit_of(&rule.test)?;
+        (length::excess(name, limit)? == violation.span).then_some((limit, applies_to, rule.profiles))
     });
     let texts: Vec<String> = broken
-        .map(|(limit @ Limit { max, unit }, profiles)| {
-            let length = length::measure(name, limit.unit);
-            format!("{length} {}, at most {max} ({})", unit.noun(), list(profiles))
+        .map(|(limit @ Limit { max, unit }, applies_to, profiles)| {
+            let (length, only) = (length::measure(name, limit.unit), describe::only(applies_to));
+            format!("{length} {}, at most {max}{only} ({})", unit.noun(), list(profiles))
         })
         .collect();
-    texts.join("; ")
+    let text = texts.join("; ");
+    match (policy.reserve, violation.rule) {
+        (reserve @ 1.., RuleId::NameTooLong) => format!("{text}, beside the reserved {reserve}"),
+        _ if violation.is_certain => text,
+        _ => format!("{text}; its kind is not known"),
+    }
 }
 
 fn not_in_form(policy: &Policy, bytes: &[u8]) -> String {

@@ -20,6 +20,7 @@ mod compile;
 pub mod config;
 mod describe;
 mod dotgit;
+mod entry;
 mod fingerprint;
 mod length;
 mod message;
@@ -34,6 +35,7 @@ mod visit;
 
 pub use collision::Collision;
 pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
+pub use entry::{AppliesTo, Entry, EntryKind};
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use nearest::UnknownWord;
 pub use suggest::{

@@ -120,7 +120,7 @@ impl Prefilter {
                 Test::Reserved(chars) => {
                     (0..0x80_u8).filter(|&b| chars.contains(char::from(b))).for_each(|b| mark(b, ANYWHERE));
                 }
-                Test::Named(names) => {
+                Test::Named(names) | Test::Skipped(names) => {
                     for word in names.iter() {
                         let bytes = word.as_bytes();
                         match names.part {

@@ -155,34 +155,34 @@ macro_rules! rules {
 rules! {
     UnexpectedContinuation, "unexpected-continuation", Encoding, Error, Portability,
         "a byte 80..BF where a sequence should begin",
-        "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 2";
+        "RFC 3629, section 4; Unicode Standard, D92 and table 3-7; ISO/IEC 10646-1 Amd. 2, R.7 class 2";
     Truncated, "truncated", Encoding, Error, Portability,
         "a lead byte without enough continuation bytes",
-        "RFC 3629, section 4; ISO/IEC 10646-1 Amd. 2, R.7 class 1";
+        "RFC 3629, section 4; Unicode Standard, D92 and table 3-7; ISO/IEC 10646-1 Amd. 2, R.7 class 1";
     Overlong, "overlong", Encoding, Error, Security,
         "a longer encoding than the code point needs",
-        "RFC 3629, sections 3 and 10";
+        "RFC 3629, sections 3 and 10; Unicode Standard, D92 and table 3-7; utf-8(7)";
     NulSmuggling, "nul-smuggling", Encoding, Error, Security,
         "an overlong form of U+0000, or a NUL byte in a name",
         "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
     SeparatorSmuggling, "separator-smuggling", Encoding, Error, Security,
         "an overlong form of `/` or `.`, or a `/` in a name",
         "RFC 3629, section 10; POSIX.1-2024, 3.141 Filename";
-    Surrogate, "surrogate", Encoding, Error, Portability,
+    Surrogate, "surrogate", Encoding, Error, Security,
         "a surrogate code point, U+D800..DFFF, on its own",
-        "RFC 3629, section 3";
-    SurrogatePair, "surrogate-pair", Encoding, Error, Portability,
+        "RFC 3629, section 3; Unicode Standard, D92 and table 3-7; M. Kuhn, UTF-8 and Unicode FAQ";
+    SurrogatePair, "surrogate-pair", Encoding, Error, Security,
         "two surrogates for one scalar value (CESU-8)",
-        "RFC 3629, sections 3 and 10; Unicode Technical Report #26";
-    AboveMax, "above-max", Encoding, Error, Portability,
+        "RFC 3629, section 3; Unicode Standard, D92 and table 3-7; Unicode Technical Report #26";
+    AboveMax, "above-max", Encoding, Error, Security,
         "a code point above U+10FFFF in four bytes",
-        "RFC 3629, sections 3 and 4";
-    FiveOrSixOctets, "five-or-six-octets", Encoding, Error, Portability,
-        "a sequence of five or six bytes, valid only in ISO/IEC 10646-1:1993",
-        "RFC 3629, section 12; ISO/IEC 10646-1 Amd. 2, R.2";
+        "RFC 3629, sections 3, 4 and 10; Unicode Standard, D92 and table 3-7";
+    FiveOrSixOctets, "five-or-six-octets", Encoding, Error, Security,
+        "a sequence of five or six bytes, as ISO/IEC 10646-1 had them from Amendment 2 (1996) on and RFC 3629 abolished",
+        "RFC 3629, sections 3, 10 and 12; Unicode Standard, D92 and table 3-7; ISO/IEC 10646-1 Amd. 2, R.2";
     InvalidOctet, "invalid-octet", Encoding, Error, Portability,
         "the byte FE or FF, which UTF-8 never uses",
-        "ISO/IEC 10646-1 Amd. 2, R.7 class 3";
+        "RFC 3629, section 1; Unicode Standard, D92 and table 3-7; ISO/IEC 10646-1 Amd. 2, R.7 class 3";
 
     EmptyName, "empty-name", Encoding, Error, Portability,
         "an empty name",
@@ -206,11 +206,11 @@ rules! {
     LineSeparator, "line-separator", Scalar, Error, Security,
         "U+2028 LINE SEPARATOR or U+2029 PARAGRAPH SEPARATOR",
         "Unicode Standard, section 5.8";
-    Noncharacter, "noncharacter", Scalar, Error, Portability,
+    Noncharacter, "noncharacter", Scalar, Error, Security,
         "one of the 66 noncharacters (U+FDD0..FDEF and the last two of every plane)",
         "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ";
     ByteOrderMark, "byte-order-mark", Scalar, Warn, Security,
-        "U+FEFF, a byte order mark, which has no meaning in a name",
+        "U+FEFF: in front a byte order mark, which a name does not need; elsewhere a zero width no-break space, which is invisible",
         "RFC 3629, section 6";
     BidiControl, "bidi-control", Scalar, Error, Security,
         "a bidirectional control, which can change the order in which a name is shown",
@@ -258,6 +258,9 @@ rules! {
     ReservedName, "reserved-name", Shape, Error, Portability,
         "a name that the target reserves (devices, its own files)",
         "docs/PROFILES.md, by target";
+    LeftBehind, "left-behind", Shape, Warn, Portability,
+        "a name that the target's programs skip on purpose: the file stays behind",
+        "docs/PROFILES.md, by target";
     NameTooLong, "name-too-long", Shape, Error, Portability,
         "the name is longer than the target allows",
         "docs/PROFILES.md, by target";
@@ -274,9 +277,9 @@ rules! {
         "UTF-8 that was read as Windows-1252 and encoded again",
         "WHATWG Encoding Standard, index windows-1252";
 
-    CollisionNormalization, "collision-normalization", Directory, Error, Portability,
+    CollisionNormalization, "collision-normalization", Directory, Error, Security,
         "two names in one directory that are canonically equivalent",
-        "Unicode Standard Annex #15; Unicode Standard, definition D70";
+        "RFC 3629, section 10; Unicode Standard Annex #15; Unicode Standard, definition D70";
     CollisionCase, "collision-case", Directory, Error, Portability,
         "two names in one directory that differ only in case",
         "Unicode Standard, definitions D144 and D145";
@@ -311,6 +314,7 @@ impl RuleId {
             self,
             Self::ReservedCharacter
                 | Self::ReservedName
+                | Self::LeftBehind
                 | Self::NameTooLong
                 | Self::PathTooLong
                 | Self::NotInForm

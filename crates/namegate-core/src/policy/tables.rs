@@ -3,7 +3,8 @@
 use super::Violation;
 use super::collision::Equivalence;
 use super::compile::ActiveRule;
-use super::profile::{Chars, Limit, NamePart, ProfileSet, Test};
+use super::entry::{AppliesTo, Entry};
+use super::profile::{Chars, Limit, NamePart, ProfileSet, ReservedNames, Test};
 use super::rule::{RuleId, RuleKind, Severity};
 use crate::name::Span;
 use crate::name::age::{self, AssignedSet};
@@ -18,17 +19,31 @@ pub(super) struct RuleWeight {
     pub(super) severity: Severity,
     pub(super) profiles: ProfileSet,
     pub(super) refused_by: ProfileSet,
+    pub(super) is_certain: bool,
 }
 
 impl RuleWeight {
     /// An error for all of `profiles`.
     pub(super) fn error(profiles: ProfileSet) -> Self {
-        Self { severity: Severity::Error, profiles, refused_by: profiles }
+        Self { severity: Severity::Error, profiles, refused_by: profiles, is_certain: true }
     }
 
     pub(super) fn violation(self, rule: RuleId, span: Span) -> Violation {
-        let Self { severity, profiles, refused_by } = self;
-        Violation { rule, severity, span, profiles, refused_by }
+        let Self { severity, profiles, refused_by, is_certain } = self;
+        Violation { rule, severity, span, profiles, refused_by, is_certain }
+    }
+
+    /// The weight of a rule for an entry; `None` if the rule does not apply to it. A rule that may not apply only warns.
+    pub(super) fn for_entry(self, applies_to: AppliesTo, entry: Entry) -> Option<Self> {
+        match applies_to.includes(entry) {
+            Some(applies) => applies.then_some(self),
+            None => Some(Self {
+                severity: Severity::Warn,
+                refused_by: ProfileSet::EMPTY,
+                is_certain: false,
+                ..self
+            }),
+        }
     }
 
     pub(super) fn merge(self, other: Self) -> Self {
@@ -36,6 +51,7 @@ impl RuleWeight {
             severity: self.severity.max(other.severity),
             profiles: self.profiles.union(other.profiles),
             refused_by: self.refused_by.union(other.refused_by),
+            is_certain: self.is_certain || other.is_certain,
         }
     }
 }
@@ -45,7 +61,15 @@ impl RuleWeight {
 pub(super) struct ReservedWord {
     pub(super) part: NamePart,
     pub(super) word: Box<[u8]>,
+    pub(super) applies_to: AppliesTo,
     pub(super) weight: RuleWeight,
+}
+
+impl ReservedWord {
+    fn all(names: &ReservedNames, weight: RuleWeight) -> impl Iterator<Item = Self> {
+        let &ReservedNames { part, applies_to, .. } = names;
+        names.iter().map(move |word| Self { part, word: word.as_bytes().into(), applies_to, weight })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -62,8 +86,10 @@ pub(super) struct Tables {
     pub(super) bases: Vec<ReservedWord>,
     /// Words that are compared with other parts of a name.
     pub(super) words: Vec<ReservedWord>,
+    /// Words of names that programs of the target skip.
+    pub(super) skipped: Vec<ReservedWord>,
     pub(super) lengths: Vec<(Limit, RuleWeight)>,
-    pub(super) path_lengths: Vec<(Limit, RuleWeight)>,
+    pub(super) path_lengths: Vec<(AppliesTo, Limit, RuleWeight)>,
     pub(super) forms: Vec<(Form, RuleWeight)>,
     /// Whether names are compared by an equivalence that fingerprints reflect.
     pub(super) compares_spellings: bool,
@@ -84,6 +110,7 @@ impl Tables {
             reserved_beyond_ascii: Vec::new(),
             bases: Vec::new(),
             words: Vec::new(),
+            skipped: Vec::new(),
             lengths: Vec::new(),
             path_lengths: Vec::new(),
             forms: Vec::new(),
@@ -133,14 +160,12 @@ impl Tables {
             }
             Test::Named(names) => {
                 let list = if names.part == NamePart::Base { &mut self.bases } else { &mut self.words };
-                list.extend(names.iter().map(|word| ReservedWord {
-                    part: names.part,
-                    word: word.as_bytes().into(),
-                    weight,
-                }));
+                list.extend(ReservedWord::all(names, weight));
             }
+            Test::Skipped(names) => self.skipped.extend(ReservedWord::all(names, weight)),
             Test::Length(limit) => self.lengths.push((*limit, weight)),
-            Test::PathLength(limit) => self.path_lengths.push((*limit, weight)),
+            Test::PathLength(limit) => self.path_lengths.push((AppliesTo::Everything, *limit, weight)),
+            Test::PathLengthOf(applies_to, limit) => self.path_lengths.push((*applies_to, *limit, weight)),
             Test::Form(form) => self.forms.push((*form, weight)),
             // The names of a directory are compared by their own code.
             Test::SameForm(_) | Test::SameFold { .. } => {}

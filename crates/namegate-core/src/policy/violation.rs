@@ -20,6 +20,9 @@ pub struct Violation {
     pub profiles: ProfileSet,
     /// The profiles for which the violation is an error; for the others it is a warning.
     pub refused_by: ProfileSet,
+    /// Whether the rule applies; `false` if that depends on the kind or the place of the entry, which is unknown. Such a violation is a
+    /// warning, and no name is suggested for it.
+    pub is_certain: bool,
 }
 
 impl fmt::Display for Violation {

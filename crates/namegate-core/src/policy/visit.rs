@@ -7,7 +7,8 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::compile::OnMismatch;
-use super::profile::{Limit, NamePart};
+use super::entry::{AppliesTo, Entry, EntryKind};
+use super::profile::NamePart;
 use super::rule::{RuleId, Severity};
 use super::tables::{RULES_LEN, ReservedWord, RuleWeight};
 use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
@@ -33,10 +34,11 @@ impl Policy {
         {
             return Verdict::Accept(text);
         }
-        let first_error = self.each_violation(name, text.ok(), &mut |violation| match violation.severity {
-            Severity::Error => Break(violation),
-            Severity::Warn => Continue(()),
-        });
+        let first_error =
+            self.each_violation(name, text.ok(), Entry::UNKNOWN, &mut |violation| match violation.severity {
+                Severity::Error => Break(violation),
+                Severity::Warn => Continue(()),
+            });
         if let Break(violation) = first_error {
             return Verdict::Reject(violation);
         }
@@ -56,18 +58,32 @@ impl Policy {
     /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
     /// ```
     pub fn check<'n>(&self, name: &'n [u8]) -> NameCheck<'n> {
+        self.check_entry(name, Entry::UNKNOWN)
+    }
+
+    /// [`Policy::check`] for the name of an entry of which more is known.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{Entry, EntryKind, Policy, profile, rule::Severity};
+    /// let sharepoint = Policy::from_profiles(&[profile::by_name("sharepoint").unwrap()]);
+    /// let severity = |kind| Some(sharepoint.check_entry(b"~old", Entry::of_kind(kind)).violations.first()?.severity);
+    /// assert_eq!(severity(EntryKind::Directory), Some(Severity::Error));
+    /// assert_eq!(severity(EntryKind::File), None);
+    /// assert_eq!(severity(EntryKind::Unknown), Some(Severity::Warn));
+    /// ```
+    pub fn check_entry<'n>(&self, name: &'n [u8], entry: Entry) -> NameCheck<'n> {
         let mut violations = Vec::new();
-        self.find_violations(name, std::str::from_utf8(name).ok(), &mut violations);
+        self.find_violations(name, std::str::from_utf8(name).ok(), entry, &mut violations);
         NameCheck { name, violations }
     }
 
     /// Replaces `found` by the violations of a name that was decoded already.
-    fn find_violations(&self, name: &[u8], text: Option<&str>, found: &mut Vec<Violation>) {
+    fn find_violations(&self, name: &[u8], text: Option<&str>, entry: Entry, found: &mut Vec<Violation>) {
         found.clear();
         if text.is_some_and(|text| !self.prefilter.is_suspect(text, &self.tables)) {
             return;
         }
-        let end = self.each_violation(name, text, &mut |violation| {
+        let end = self.each_violation(name, text, entry, &mut |violation| {
             found.push(violation);
             Continue(())
         });
@@ -88,14 +104,15 @@ impl Policy {
     /// assert_eq!(found, [(5, &b"caf\xE9"[..])]);
     /// ```
     pub fn check_arena<'n>(&'n self, arena: &'n Arena) -> impl Iterator<Item = (usize, NameCheck<'n>)> {
-        self.check_arena_with(arena, |_| {})
+        self.check_arena_with(arena, None, |_| {})
     }
 
     /// [`Policy::check_arena`] that also calls `take` with each name that is text when it comes to it, so that the names are decoded once;
-    /// with none of them if the policy checks the encoding alone.
+    /// with none of them if the policy checks the encoding alone. `in_library_root` is as in [`Entry`].
     pub(crate) fn check_arena_with<'a, 'n: 'a>(
         &'a self,
         arena: &'n Arena,
+        in_library_root: Option<bool>,
         mut take: impl FnMut(&'n str) + 'a,
     ) -> impl Iterator<Item = (usize, NameCheck<'n>)> + 'a {
         // If only the encoding matters, one SIMD pass finds the few names to check.
@@ -103,23 +120,24 @@ impl Policy {
         let texts = if in_one_pass { None } else { arena.texts() };
         // A directory can have millions of names with violations, most of them one or two: each gets the memory for its own, once.
         let mut found = Vec::new();
-        let mut check = move |name: &'n [u8], text: Option<&'n str>| {
-            self.find_violations(name, text, &mut found);
+        let mut check = move |at: usize, name: &'n [u8], text: Option<&'n str>| {
+            let entry = Entry { kind: arena.kind_at(at), in_library_root };
+            self.find_violations(name, text, entry, &mut found);
             (!found.is_empty()).then(|| NameCheck { name, violations: found.clone() })
         };
         match texts {
             None if in_one_pass => {
-                Box::new(arena.ill_formed().filter_map(move |(at, name)| Some((at, check(name, None)?))))
+                Box::new(arena.ill_formed().filter_map(move |(at, name)| Some((at, check(at, name, None)?))))
                     as Box<dyn Iterator<Item = (usize, NameCheck<'n>)> + 'a>
             }
             Some(texts) => Box::new(texts.filter_map(move |(at, text)| {
                 take(text);
-                Some((at, check(text.as_bytes(), Some(text))?))
+                Some((at, check(at, text.as_bytes(), Some(text))?))
             })),
             None => Box::new(arena.iter().filter_map(move |(at, name)| {
                 let text = std::str::from_utf8(name).ok();
                 text.inspect(|text| take(text));
-                Some((at, check(name, text)?))
+                Some((at, check(at, name, text)?))
             })),
         }
     }
@@ -146,19 +164,20 @@ impl Policy {
         &self,
         name: &[u8],
         text: Option<&str>,
+        entry: Entry,
         emit: &mut dyn FnMut(Violation) -> Flow,
     ) -> Flow {
         let Some(stored) = text.and_then(|text| self.rewritten(text)) else {
-            return self.visit(name, text, emit);
+            return self.visit(name, text, entry, emit);
         };
         let whole = Span::new(0, name.len());
         let mut objected = [false; RULES_LEN];
-        self.visit(name, text, &mut |v| {
+        self.visit(name, text, entry, &mut |v| {
             objected[v.rule as usize] |= v.span == whole && v.severity == Severity::Error;
             emit(v)
         })?;
         // Offsets into the stored spelling mean nothing in the given one, so the violation covers the whole name.
-        self.visit(stored.as_bytes(), Some(&stored), &mut |v| {
+        self.visit(stored.as_bytes(), Some(&stored), entry, &mut |v| {
             if v.severity < Severity::Error || std::mem::replace(&mut objected[v.rule as usize], true) {
                 return Continue(());
             }
@@ -177,7 +196,7 @@ impl Policy {
         let stored = self.rewritten(given)?;
         let first = |text: &str, wanted: &dyn Fn(&Violation) -> bool| {
             let find = &mut |v| if wanted(&v) { Break(v) } else { Continue(()) };
-            self.visit(text.as_bytes(), Some(text), find).break_value()
+            self.visit(text.as_bytes(), Some(text), Entry::UNKNOWN, find).break_value()
         };
         if first(given, &|v| v == violation).is_some() {
             return None;
@@ -187,7 +206,13 @@ impl Policy {
     }
 
     /// Reports every violation of `name` alone: encoding, then code points, then shape. Allocates nothing.
-    fn visit(&self, name: &[u8], text: Option<&str>, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    fn visit(
+        &self,
+        name: &[u8],
+        text: Option<&str>,
+        entry: Entry,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
         self.visit_encoding(name, text.is_some(), emit)?;
         if self.tables.reads_scalars {
             match text {
@@ -199,7 +224,7 @@ impl Policy {
                 }
             }
         }
-        self.visit_shape(name, emit)?;
+        self.visit_shape(name, entry, emit)?;
         text.map_or(Continue(()), |text| self.visit_text(text, emit))
     }
 
@@ -292,7 +317,7 @@ impl Policy {
         }
     }
 
-    fn visit_shape(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    fn visit_shape(&self, name: &[u8], entry: Entry, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
         let (len, plain) = (name.len(), |rule: RuleId| self.tables.plain[rule as usize]);
         let first = Span::new(0, len.min(1));
         let leading =
@@ -309,8 +334,10 @@ impl Policy {
                 report(rule, Span::new(len - 1, len), weight, emit)?;
             }
         }
-        self.visit_reserved_names(name, emit)?;
-        report_merged(RuleId::NameTooLong, excesses(&self.tables.lengths, name), emit)?;
+        self.visit_reserved_names(name, entry, emit)?;
+        let too_long = self.tables.lengths.iter();
+        let too_long = too_long.filter_map(|&(limit, weight)| Some((length::excess(name, limit)?, weight)));
+        report_merged(RuleId::NameTooLong, too_long, emit)?;
         if let Some(weight) = plain(RuleId::DotGitLookalike)
             && dotgit::is_lookalike(name)
         {
@@ -336,14 +363,32 @@ impl Policy {
         Continue(())
     }
 
-    fn visit_reserved_names(&self, name: &[u8], emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
+    fn visit_reserved_names(
+        &self,
+        name: &[u8],
+        entry: Entry,
+        emit: &mut dyn FnMut(Violation) -> Flow,
+    ) -> Flow {
+        let find = |ReservedWord { part, word, applies_to, weight }: &ReservedWord| {
+            Some((reserved_in(name, *part, word)?, weight.for_entry(*applies_to, entry)?))
+        };
+        if !matches!(name, b"." | b"..") {
+            report_merged(RuleId::LeftBehind, self.tables.skipped.iter().filter_map(find), emit)?;
+        }
         let bases: &[ReservedWord] =
             if self.prefilter.may_have_reserved_base(name) { &self.tables.bases } else { &[] };
         let found = self.tables.words.iter().chain(bases);
-        let found = found.filter_map(|ReservedWord { part, word, weight }| {
-            Some((reserved_in(name, *part, word)?, *weight))
-        });
-        report_merged(RuleId::ReservedName, found, emit)
+        report_merged(RuleId::ReservedName, found.filter_map(find), emit)
+    }
+
+    /// The word that is reserved at `span` of `name`, if possible one for all entries.
+    pub(super) fn reserved_at(&self, name: &[u8], span: Span) -> Option<&ReservedWord> {
+        word_at(self.tables.words.iter().chain(&self.tables.bases), name, span)
+    }
+
+    /// The word at `span` of `name` for which a target skips the entry, if possible one for all entries.
+    pub(super) fn skipped_at(&self, name: &[u8], span: Span) -> Option<&ReservedWord> {
+        word_at(self.tables.skipped.iter(), name, span)
     }
 
     /// Whether any rule of the policy checks whole paths.
@@ -353,34 +398,41 @@ impl Policy {
 
     /// Paths of up to this many bytes have no violation.
     pub fn harmless_path_bytes(&self) -> usize {
-        let limits = self.tables.path_lengths.iter().map(|(limit, _)| limit.harmless_bytes());
+        let limits = self.tables.path_lengths.iter().map(|(_, limit, _)| limit.harmless_bytes());
         limits.min().unwrap_or(usize::MAX)
     }
 
-    /// Finds the violations of a whole path. Spans are bytes of `path`.
+    /// Finds the violations of the whole path of an entry. Spans are bytes of `path`.
     ///
     /// ```
-    /// # use namegate_core::policy::{Policy, profile};
+    /// # use namegate_core::policy::{EntryKind, Policy, profile};
     /// let s3 = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
-    /// let found = s3.check_path("d/".repeat(513).as_bytes());
+    /// let found = s3.check_path("d/".repeat(513).as_bytes(), EntryKind::Directory);
     /// assert_eq!((found[0].rule.name(), found[0].span.start), ("path-too-long", 1024));
     /// ```
-    pub fn check_path(&self, path: &[u8]) -> Vec<Violation> {
+    pub fn check_path(&self, path: &[u8], kind: EntryKind) -> Vec<Violation> {
         let mut violations = Vec::new();
-        let too_long = excesses(&self.tables.path_lengths, path);
+        let entry = Entry::of_kind(kind);
+        let too_long = self.tables.path_lengths.iter().filter_map(|&(applies_to, limit, weight)| {
+            Some((length::excess(path, limit)?, weight.for_entry(applies_to, entry)?))
+        });
         let end = report_merged(RuleId::PathTooLong, too_long, &mut |violation| {
             violations.push(violation);
             Continue(())
         });
         debug_assert!(end.is_continue(), "this visitor never stops");
         violations.sort_by_key(|v| v.span);
+        // Of limits that differ by kind the highest is exceeded last: it is the mildest statement.
+        let is_covered = |v: &Violation, others: &[Violation]| {
+            !v.is_certain && others.iter().any(|other| other.profiles.contains(v.profiles))
+        };
+        while let [first, others @ ..] = &violations[..]
+            && is_covered(first, others)
+        {
+            violations.remove(0);
+        }
         violations
     }
-}
-
-/// The limits that `name` exceeds, each with the excess.
-fn excesses(limits: &[(Limit, RuleWeight)], name: &[u8]) -> impl Iterator<Item = (Span, RuleWeight)> + Clone {
-    limits.iter().filter_map(|&(limit, weight)| Some((length::excess(name, limit)?, weight)))
 }
 
 fn report(rule: RuleId, span: Span, weight: RuleWeight, emit: &mut dyn FnMut(Violation) -> Flow) -> Flow {
@@ -403,6 +455,16 @@ fn report_merged(
         report(rule, span, others.fold(weight, RuleWeight::merge), emit)?;
     }
     Continue(())
+}
+
+/// The word that matches at `span` of `name`, if possible one for all entries.
+fn word_at<'w>(
+    words: impl Iterator<Item = &'w ReservedWord>,
+    name: &[u8],
+    span: Span,
+) -> Option<&'w ReservedWord> {
+    let found = words.filter(|word| reserved_in(name, word.part, &word.word) == Some(span));
+    found.reduce(|a, b| if b.applies_to == AppliesTo::Everything { b } else { a })
 }
 
 /// Where `name` matches the reserved `word`; ASCII letters match in either case.

@@ -1,21 +1,32 @@
 //! Cases of cloud stores.
 
-use super::{ProfileTester, windows};
+use super::{ProfileTester, summary, windows};
+use namegate_core::policy::Entry;
 
 pub fn sharepoint(tester: &ProfileTester) {
     tester.finds_inside(['"', '*', ':', '<', '>', '?', '\\', '|'], "error reserved-character");
     tester.finds("a/b", "error separator-smuggling");
     tester.finds_each([" a", "  a"], "error leading-space");
     tester.finds_each(["a ", "a.txt "], "error trailing-space");
-    tester.finds_each(
-        [".lock", "CON", "prn", "Aux", "NUL", "desktop.ini", "Desktop.INI"],
-        "error reserved-name",
-    );
+    tester.finds_each([".lock", "CON", "prn", "Aux", "NUL"], "error reserved-name");
     tester.finds_each((0..=9).flat_map(|n| [format!("COM{n}"), format!("lpt{n}")]), "error reserved-name");
     tester.finds_each(["_vti_", "a_vti_b", "_VTI_x", "x_vti_"], "error reserved-name");
-    tester.finds_each(["~$", "~$draft.docx"], "error reserved-name, warn leading-tilde");
-    tester.finds_each(["~", "~folder"], "warn leading-tilde");
+    tester.finds_inside('\u{1}'..='\u{1F}', "error c0-control");
+    tester.finds_inside(['\u{7F}'], "error delete");
+    tester.finds("Internet of\nThings", "error c0-control");
+    tester.finds_each(["~$", "~$draft.docx"], "warn left-behind, warn reserved-name");
+    tester.finds_each(["desktop.ini", "Desktop.INI", ".DS_Store", "Thumbs.db", "a.tmp"], "warn left-behind");
+    // Only a folder must not begin with a tilde, and only a library's root has no `forms`: a name alone does not say so.
+    tester.finds_each(["~", "~folder"], "warn reserved-name");
+    tester.finds_by_kind("~backup", ["error reserved-name", ""]);
+    tester.finds_by_kind("~$draft.docx", ["error reserved-name, warn left-behind", "warn left-behind"]);
     tester.finds_each(["forms", "Forms"], "warn reserved-name");
+    let at = |in_library_root| Entry { in_library_root, ..Entry::UNKNOWN };
+    let forms = |entry| summary(tester.policy.check_entry(b"forms", entry).violations);
+    assert_eq!(
+        [Some(true), Some(false), None].map(|root| forms(at(root))),
+        ["error reserved-name", "", "warn reserved-name"]
+    );
     tester.finds_each(["a.", "a.."], "warn trailing-dot");
     tester.passes([
         "a#b%c",
@@ -53,6 +64,17 @@ pub fn s3(tester: &ProfileTester) {
     tester.finds_each([".", ".."], "error dot-name");
     tester.passes(["0123456789", "AZaz", "!-_.*'()", "soaps", "a.", "-a", "CON", "..."]);
     tester.passes(["a".repeat(300)]);
+}
+
+pub fn wasabi(tester: &ProfileTester) {
+    tester.finds_inside(['\u{10000}', '\u{1F600}'], "error reserved-character");
+    tester.finds_inside(['é', '日', '\u{FFFD}'], "warn reserved-character");
+    tester.finds_inside("%<>\\#?&".chars(), "warn reserved-character");
+    tester.finds_path("d/".repeat(512) + "a", "error path-too-long");
+    tester.finds("a\tb", "warn c0-control");
+    tester.finds("a\u{7F}b", "warn delete");
+    tester.finds("soap", "warn reserved-name");
+    tester.passes(["0123456789", "AZaz", "!-_.*'()"]);
 }
 
 pub fn gcs(tester: &ProfileTester) {
@@ -100,6 +122,7 @@ pub fn dropbox(tester: &ProfileTester) {
     tester.finds_inside('\u{1}'..='\u{1F}', "warn c0-control");
     tester.finds_inside(['<', '>', ':', '"', '|', '?', '*'], "warn reserved-character");
     tester.finds_each(["a.", "a.."], "warn trailing-dot");
+    tester.finds_each(["desktop.ini", "THUMBS.DB", ".dropbox", "~$a.docx", ".~lock.a"], "warn left-behind");
     tester.finds_inside(['\u{1F600}', '\u{1F469}'], "warn reserved-character");
     tester.finds_path("d/".repeat(129) + "a", "");
     tester.finds_path("d/".repeat(129) + "ab", "warn path-too-long");
@@ -118,7 +141,11 @@ pub fn box_(tester: &ProfileTester) {
     tester.finds_each([".", ".."], "error dot-name");
     tester.finds_each(["a ", "a.txt "], "error trailing-space");
     tester.finds_together(&["README", "Readme"], "warn collision-case");
-    tester.passes([" a", "a.", "...", "CON", "a:b?", "é", "a\u{85}"]);
+    tester.passes([" a", "a.", "CON", "a:b?", "é", "a\u{85}"]);
+    tester.finds_each(["desktop.ini", "a.tmp", "a.BAK", "x.lnk"], "warn left-behind");
+    tester.finds_by_kind("~a", ["", "warn left-behind"]);
+    tester.finds_by_kind(".git", ["", "warn left-behind"]);
+    tester.finds(".a", "warn left-behind");
 }
 
 pub fn nextcloud(tester: &ProfileTester) {
@@ -152,6 +179,11 @@ pub fn nextcloud(tester: &ProfileTester) {
     );
     tester.finds_each((0..=9).flat_map(|n| [format!("com{n}"), format!("LPT{n}.txt")]), "warn reserved-name");
     tester.passes(["console", "com10", ".con", "conin$", "clock$"]);
+    tester.finds_each(
+        [".DS_Store", "Desktop.ini", "~$a.docx", ".~lock.a#", "a~", "a.crdownload"],
+        "warn left-behind",
+    );
+    tester.finds("a_conflict-20260101-b.txt", "warn left-behind");
     // Decomposed names.
     tester.finds("e\u{301}.txt", "warn not-in-form");
     tester.passes(["é.txt", "日本.txt"]);

@@ -41,6 +41,20 @@ pub fn ext4_casefold(tester: &ProfileTester) {
     tester.passes_inside(['\u{32FF}', '\u{1F992}', ':', '?', '\n']);
 }
 
+pub fn ecryptfs(tester: &ProfileTester) {
+    tester.passes(["a".repeat(143), "日".repeat(47), "é".repeat(71)]);
+    tester.finds_each(["a".repeat(144), "日".repeat(48), "é".repeat(72)], "error name-too-long");
+    tester.tells_apart(&["a", "A"]);
+}
+
+pub fn cryptomator(tester: &ProfileTester) {
+    // 16 bytes more in base64, and the extension: 220 characters.
+    assert_eq!((146_usize + 16).div_ceil(3) * 4 + ".c9r".len(), 220);
+    tester.passes(["a".repeat(146), "é".repeat(73), "e\u{301}".repeat(73)]);
+    tester.finds_each(["a".repeat(147), "é".repeat(74)], "warn name-too-long");
+    tester.finds_together(&["é", "e\u{301}"], "warn collision-normalization");
+}
+
 pub fn zfs_utf8only(tester: &ProfileTester) {
     tester.finds(b"\xC0\xAF", "error separator-smuggling");
     tester.finds(b"\xC0\x81", "error overlong");

@@ -43,13 +43,18 @@ pub fn strict(tester: &ProfileTester) {
     tester.finds_each(["\u{1B}%G", "a\u{1B}%@b"], "error c0-control, error iso-2022-escape");
     tester.finds("\u{1B}%/I", "error c0-control, error iso-2022-escape, error separator-smuggling");
     tester.finds("\u{1B}%F", "error c0-control");
+    tester.finds_each(["invoice\u{202E}fdp.exe", "a\u{2066}"], "warn bidi-control");
+    tester.finds_each(["\u{200B}", "a\u{AD}b"], "warn default-ignorable");
+    tester.finds("\u{FEFF}a", "warn byte-order-mark");
+    tester.finds("a\u{E0041}", "warn tag-character");
+    tester.finds(" ~!", "warn leading-space");
+    tester.finds("minutes.txt ", "warn trailing-space");
     tester.passes([
         "%G",
-        " ~!",
         "\u{A0}",
         "\u{FDCF}\u{FDF0}\u{FFFD}",
-        "\u{2027}\u{202A}",
-        "\u{200B}",
+        "\u{2027}",
+        "می\u{200C}خواهم",
         "-x",
         "a.",
         "\u{E000}",
@@ -75,6 +80,8 @@ pub fn security(tester: &ProfileTester) {
     tester.finds_inside(['\u{FFFD}'], "warn replacement-character");
     tester.finds_inside(['\u{2028}', '\u{2029}'], "warn line-separator");
     tester.finds_inside(['\u{A0}', '\u{2003}', '\u{202F}', '\u{3000}'], "warn non-ascii-space");
+    tester.finds("a\u{1B}%Gb", "warn c0-control, warn iso-2022-escape");
+    tester.finds_together(&["é", "e\u{301}"], "warn collision-confusable, warn collision-normalization");
     tester.finds_each(["-rf", "--", "-"], "warn leading-dash");
     tester.finds_each(["~", "~root"], "warn leading-tilde");
     tester.finds_each([" a", "  a"], "warn leading-space");

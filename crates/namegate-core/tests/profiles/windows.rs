@@ -31,10 +31,14 @@ pub fn windows(tester: &ProfileTester) {
     lengths(tester, "error");
     tester.finds_path("d/".repeat(123) + "a", "");
     tester.finds_path("d/".repeat(123) + "ab", "warn path-too-long");
-    tester.finds_path("d/".repeat(129) + "a", "warn path-too-long");
+    let of = |len: usize| "d/".repeat(100) + &"a".repeat(len - 200);
+    tester.finds_path_by_kind(&of(247), ["", ""]);
+    tester.finds_path_by_kind(&of(248), ["warn path-too-long", ""]);
+    tester.finds_path_by_kind(&of(259), ["warn path-too-long", ""]);
+    tester.finds_path_by_kind(&of(260), ["warn path-too-long", "warn path-too-long"]);
     tester.finds_path("d/".repeat(129) + "ab", "warn path-too-long");
     tester.finds_path("d/".repeat(16_383) + "a", "warn path-too-long");
-    tester.finds_path("d/".repeat(16_383) + "ab", "error path-too-long, warn path-too-long");
+    tester.finds_path("d/".repeat(16_383) + "ab", "error path-too-long");
     cases(tester, "error");
 }
 
@@ -107,6 +111,17 @@ pub fn exfat(tester: &ProfileTester) {
     cases(tester, "error");
 }
 
+pub fn android(tester: &ProfileTester) {
+    tester.finds_inside('\u{1}'..='\u{1F}', "error c0-control");
+    tester.finds_inside(['\u{7F}'], "error delete");
+    tester.finds_inside(CHARACTERS, "error reserved-character");
+    tester.passes(["a".repeat(255), "é".repeat(127)]);
+    tester.finds_each(["a".repeat(256), "é".repeat(128)], "error name-too-long");
+    tester.finds_each(["a.", "a.."], "warn trailing-dot");
+    tester.finds_together(&["README", "Readme"], "error collision-case");
+    tester.passes(["CON", "a ", " a", "a\u{85}", ".a", "日本"]);
+}
+
 pub fn smb(tester: &ProfileTester) {
     windows_parts(tester);
     tester.finds_inside('\u{F001}'..='\u{F029}', "warn smb-private-use");
@@ -122,5 +137,5 @@ fn windows_parts(tester: &ProfileTester) {
     lengths(tester, "error");
     cases(tester, "error");
     tester.finds_each(["COM0", "LPT0", "CLOCK$"], "warn reserved-name");
-    tester.finds_path("d/".repeat(16_383) + "ab", "error path-too-long, warn path-too-long");
+    tester.finds_path("d/".repeat(16_383) + "ab", "error path-too-long");
 }

@@ -90,7 +90,9 @@ fn shape(rules: &[&ActiveRule]) -> Hir {
     for rule in rules {
         match &rule.test {
             Test::Plain(id) => refused.extend(plain(*id)),
-            Test::Named(names) => refused.extend(names.iter().filter_map(|word| named(names.part, word))),
+            Test::Named(names) | Test::Skipped(names) => {
+                refused.extend(names.iter().filter_map(|word| named(names.part, word)))
+            }
             Test::Length(Limit { max, unit: Unit::Dots }) => {
                 let dot = Hir::concat(vec![anything(), literal(".")]);
                 let most = u32::try_from(*max).unwrap_or(u32::MAX).saturating_add(1);

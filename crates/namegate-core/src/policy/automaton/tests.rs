@@ -313,6 +313,7 @@ fn what_no_automaton_can_check_is_named() {
         [
             "default-ignorable: it depends on the text around a code point",
             "mixed-script: it reads words",
+            "collision-normalization: it depends on other names",
             "collision-confusable: it depends on other names",
         ]
     );
@@ -322,7 +323,11 @@ fn what_no_automaton_can_check_is_named() {
 fn a_policy_that_needs_too_much_memory_is_an_error() {
     let words: Vec<String> =
         (0..100_000_u32).map(|n| format!("{:08x}", n.wrapping_mul(0x9E37_79B9))).collect();
-    let names = ReservedNames { part: NamePart::Anywhere, words: words.join("/").into() };
+    let names = ReservedNames {
+        part: NamePart::Anywhere,
+        words: words.join("/").into(),
+        applies_to: AppliesTo::Everything,
+    };
     let policy = Policy::builder().rule(ProfileRule::error(Test::Named(names), "a test")).build().unwrap();
     let error = Automaton::new(&Coverage::new(&policy)).unwrap_err();
     assert!(error.to_string().starts_with("the policy is too large for an automaton: "), "{error}");

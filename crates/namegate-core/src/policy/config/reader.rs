@@ -133,14 +133,20 @@ impl<'s> TableReader<'s> {
 
     /// A whole number from 1 to the greatest `isize`, so that a few of them can be added up.
     pub fn positive(&mut self, key: &'static str) -> Option<usize> {
+        self.whole(key, 1)
+    }
+
+    /// A whole number from `least` to the greatest `isize`.
+    pub fn whole(&mut self, key: &'static str, least: isize) -> Option<usize> {
         let (value, at) = self.get(key)?;
         let Some(integer) = value.as_integer() else {
-            self.wrong_type(key, at, "a positive integer", value);
+            let expected = if least > 0 { "a positive integer" } else { "a whole number" };
+            self.wrong_type(key, at, expected, value);
             return None;
         };
-        let number = isize::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|&n| n > 0);
+        let number = isize::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|&n| n >= least);
         if number.is_none() {
-            self.error(at, || format!("`{key}` must be from 1 to {}", isize::MAX));
+            self.error(at, || format!("`{key}` must be from {least} to {}", isize::MAX));
         }
         number.map(isize::unsigned_abs)
     }

@@ -3,9 +3,10 @@
 use std::fmt::{self, Write as _};
 
 use super::{Config, SEVERITIES};
-use crate::policy::Policy;
+use crate::policy::compile::NAME_MAX_SOURCE;
 use crate::policy::profile::{Chars, Limit, NamePart, ProfileSet, Test, Unit};
 use crate::policy::rule::{RULES, RuleId, Severity};
+use crate::policy::{AppliesTo, Policy};
 
 /// A policy has rules that a configuration file cannot express, because a program added them with
 /// [`PolicyBuilder::rule`](crate::policy::PolicyBuilder::rule).
@@ -44,9 +45,12 @@ impl Config {
         let mut config = Self {
             profiles: Some(policy.profiles().to_vec()),
             normalization: policy.normalization(),
+            library_depth: policy.library_depth(),
             ..Self::default()
         };
-        for rule in policy.rules().iter().filter(|rule| rule.profiles.contains(ProfileSet::CONFIG)) {
+        config.limits.reserve = Some(policy.reserve()).filter(|&reserve| reserve > 0);
+        let own = policy.rules().iter().filter(|rule| rule.profiles.contains(ProfileSet::CONFIG));
+        for rule in own.filter(|rule| rule.source != NAME_MAX_SOURCE) {
             config.add_own(&rule.test);
         }
         let base = config.builder_without_severities().build().map_err(|_| Inexpressible)?;
@@ -67,11 +71,17 @@ impl Config {
     fn add_own(&mut self, test: &Test) {
         match test {
             Test::Reserved(Chars::OneOf(characters)) => self.reserved_characters.push_str(characters),
-            Test::Named(names) if names.part == NamePart::Whole => {
+            Test::Named(names)
+                if names.part == NamePart::Whole && names.applies_to == AppliesTo::Everything =>
+            {
                 self.reserved_names.extend(names.iter().map(str::to_owned));
             }
-            Test::Length(Limit { max, unit: Unit::Bytes }) => self.limits.name_bytes = Some(*max),
-            Test::Length(Limit { max, unit: Unit::Utf16 }) => self.limits.name_utf16 = Some(*max),
+            Test::Length(Limit { max, unit: Unit::Bytes }) => {
+                self.limits.name_bytes = Some(self.limits.unreserved(*max))
+            }
+            Test::Length(Limit { max, unit: Unit::Utf16 }) => {
+                self.limits.name_utf16 = Some(self.limits.unreserved(*max))
+            }
             Test::PathLength(Limit { max, unit: Unit::Bytes }) => self.limits.path_bytes = Some(*max),
             Test::PathLength(Limit { max, unit: Unit::Utf16 }) => self.limits.path_utf16 = Some(*max),
             // Severities and the normalization switch these on; they are compared as a whole.
@@ -105,20 +115,20 @@ impl Config {
         if !self.reserved_names.is_empty() {
             push_key(text, "reserved-names", array(self.reserved_names.iter().map(String::as_str)));
         }
+        // Every number that was read fits. A greater one, which a program set, limits nothing.
+        let number = |max: usize| i64::try_from(max).unwrap_or(i64::MAX).into();
+        if let Some(depth) = self.library_depth {
+            push_key(text, "library-depth", number(depth));
+        }
         let severities = self.severities.iter().map(|(rule, severity)| (rule.name(), word(*severity).into()));
         push_table(text, within, "rules", severities.collect());
         let normalization = self.normalization.iter();
         let normalization = normalization
             .flat_map(|n| [("form", n.form.as_str().into()), ("on-mismatch", n.on_mismatch.as_str().into())]);
         push_table(text, within, "normalization", normalization.collect());
-        // Every number that was read fits. A greater one, which a program set, limits nothing.
-        let number = |max: usize| i64::try_from(max).unwrap_or(i64::MAX).into();
-        push_table(
-            text,
-            within,
-            "limits",
-            self.limits.tests().map(|(key, max, _)| (key, number(max))).collect(),
-        );
+        let limits = self.limits.tests().map(|(key, max, _)| (key, number(max)));
+        let reserve = self.limits.reserve.map(|units| ("reserve", number(units)));
+        push_table(text, within, "limits", limits.chain(reserve).collect());
     }
 }
 

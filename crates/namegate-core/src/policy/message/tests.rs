@@ -1,6 +1,7 @@
 use super::*;
 use crate::policy::profile;
 use crate::policy::rule::RULES;
+use crate::policy::{Entry, EntryKind, NameCheck};
 
 /// Under all profiles together, and the rules that none of them has.
 fn everything() -> Policy {
@@ -44,10 +45,12 @@ fn each_message_explains_the_violation_in_a_few_words() {
             b"x\xED\xA1\x8C\xED\xBE\xB4",
             &["surrogate-pair: ED A1 8C ED BE B4: two surrogates that mean U+233B4 (CESU-8)"],
         ),
-        (b"x\xF4\x90\x80\x80", &["above-max: F4 90 80 80: U+110000 is above U+10FFFF"]),
+        (b"x\xF4\x90\x80\x80", &["above-max: F4 90 80 80: UCS-4 value 0x110000 is above U+10FFFF"]),
         (
             b"x\xF8\x88\x80\x80\x80",
-            &["five-or-six-octets: F8 88 80 80 80: 5 bytes for 00200000, valid only in ISO/IEC 10646-1:1993"],
+            &[
+                "five-or-six-octets: F8 88 80 80 80: 5 bytes for UCS-4 value 0x200000, a form that RFC 3629 abolished",
+            ],
         ),
         (b"x\xFF", &["invalid-octet: FF: a byte that UTF-8 never uses"]),
         (b"a\nb", &["c0-control: U+000A, a control character (line feed)"]),
@@ -73,7 +76,13 @@ fn each_message_explains_the_violation_in_a_few_words() {
         ("a\u{FFFE}b".as_bytes(), &["noncharacter: U+FFFE, a noncharacter, which no text should contain"]),
         (
             "\u{FEFF}a".as_bytes(),
-            &["byte-order-mark: U+FEFF, a byte order mark, which has no meaning in a name"],
+            &["byte-order-mark: U+FEFF, a byte order mark, which no name needs: names are always UTF-8"],
+        ),
+        (
+            "a\u{FEFF}b".as_bytes(),
+            &[
+                "byte-order-mark: U+FEFF, a zero width no-break space, which is invisible; U+2060 replaces it in text",
+            ],
         ),
         (
             "a\u{202E}b".as_bytes(),
@@ -121,6 +130,44 @@ fn each_message_explains_the_violation_in_a_few_words() {
         messages(&windows, long.as_bytes()),
         ["name-too-long: 256 UTF-16 units, at most 255 (windows)"]
     );
+    let reserving = Policy::builder().profiles(windows.profiles()).reserve(20).build().unwrap();
+    assert_eq!(
+        messages(&reserving, "a".repeat(236).as_bytes()),
+        ["name-too-long: 236 UTF-16 units, at most 235 (windows), beside the reserved 20"]
+    );
+    let sharepoint = Policy::from_profiles(&[profile::by_name("sharepoint").unwrap()]);
+    assert_eq!(
+        messages(&sharepoint, b"forms"),
+        [
+            "reserved-name: `forms` is a reserved name at the root of a document library (sharepoint); --library-depth says where that is"
+        ]
+    );
+    assert_eq!(
+        messages(&sharepoint, b"~old"),
+        [
+            "reserved-name: `~` is reserved at the beginning of a name for a directory (sharepoint); its kind is not known"
+        ]
+    );
+    let check = sharepoint.check_entry(b"~old", Entry::of_kind(EntryKind::Directory));
+    assert_eq!(
+        check.message(&sharepoint, &check.violations[0]),
+        "`~` is reserved at the beginning of a name for a directory (sharepoint)"
+    );
+    assert_eq!(
+        messages(&sharepoint, b"Desktop.ini"),
+        ["left-behind: `Desktop.ini`: programs of the target skip it (sharepoint)"]
+    );
+    let (long, windows) = ("d/".repeat(124), Policy::from_profiles(windows.profiles()));
+    let of_path = |kind| {
+        let check =
+            NameCheck { name: long.as_bytes(), violations: windows.check_path(long.as_bytes(), kind) };
+        check.violations.iter().map(|v| check.message(&windows, v)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_path(EntryKind::Directory), ["248 UTF-16 units, at most 247 for a directory (windows)"]);
+    assert_eq!(
+        of_path(EntryKind::Unknown),
+        ["248 UTF-16 units, at most 247 for a directory (windows); its kind is not known"]
+    );
     let s3 = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
     assert_eq!(messages(&s3, b"a&b"), ["reserved-character: U+0026 `&` should be avoided (s3)"]);
 }
@@ -128,7 +175,7 @@ fn each_message_explains_the_violation_in_a_few_words() {
 #[test]
 fn no_message_about_one_code_point_repeats_the_summary_of_its_rule() {
     for rule in RULES.iter().filter(|rule| rule.kind == RuleKind::Scalar) {
-        let said = scalar(&Policy::from_profiles(&[]), rule.id, 'x');
+        let said = scalar(&Policy::from_profiles(&[]), rule.id, 'x', true);
         assert!(said != rule.summary || matches!(rule.id, RuleId::ReservedCharacter | RuleId::Iso2022Escape));
     }
 }

@@ -1,6 +1,6 @@
 //! The profiles that are not about a target: the encoding, sane names, and security.
 
-use super::{Profile, ProfileRule, Test};
+use super::{Form, Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
 
 /// Only the encoding. Its rules are on in every policy, so the profile adds none.
@@ -10,7 +10,7 @@ pub static UTF8: Profile =
 /// What no sane name contains, whatever the target.
 pub static STRICT: Profile = Profile {
     name: "strict",
-    title: "strict UTF-8 without controls, ISO 2022 escapes, noncharacters and line separators",
+    title: "strict UTF-8 without controls, ISO 2022 escapes, noncharacters and line separators (names that look like others as warnings)",
     includes: &[&UTF8],
     rules: &[
         ProfileRule::error(Test::Plain(C0Control), "ISO/IEC 6429; Unicode Standard, section 23.1"),
@@ -22,8 +22,19 @@ pub static STRICT: Profile = Profile {
             Test::Plain(Noncharacter),
             "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ",
         ),
+        // What a person who lists the names does not see. Such names are in honest use, so nothing refuses them by default.
+        ProfileRule::warn(Test::Plain(BidiControl), BIDI),
+        ProfileRule::warn(Test::Plain(DefaultIgnorable), IGNORABLE),
+        ProfileRule::warn(Test::Plain(ByteOrderMark), "RFC 3629, section 6"),
+        ProfileRule::warn(Test::Plain(TagCharacter), "Unicode Standard, section 23.9"),
+        ProfileRule::warn(Test::Plain(LeadingSpace), UNSEEN),
+        ProfileRule::warn(Test::Plain(TrailingSpace), UNSEEN),
     ],
 };
+
+const BIDI: &str = "Unicode Standard Annex #9; Unicode Technical Standard #55";
+const IGNORABLE: &str = "Unicode Standard Annex #31, section 2.3";
+const UNSEEN: &str = "not seen where names are listed";
 
 /// Names that can deceive a reader, a shell or a terminal. All rules are warnings: some such names are in honest use.
 pub static SECURITY: Profile = Profile {
@@ -34,11 +45,9 @@ pub static SECURITY: Profile = Profile {
         ProfileRule::warn(Test::Plain(C0Control), "ISO/IEC 6429: terminals act on controls"),
         ProfileRule::warn(Test::Plain(Delete), "ISO/IEC 6429: terminals act on controls"),
         ProfileRule::warn(Test::Plain(C1Control), "ISO/IEC 6429: terminals act on controls"),
-        ProfileRule::warn(
-            Test::Plain(BidiControl),
-            "Unicode Standard Annex #9; Unicode Technical Standard #55",
-        ),
-        ProfileRule::warn(Test::Plain(DefaultIgnorable), "Unicode Standard Annex #31, section 2.3"),
+        ProfileRule::warn(Test::Plain(Iso2022Escape), "ISO/IEC 10646-1 Amd. 2, R.6; utf-8(7)"),
+        ProfileRule::warn(Test::Plain(BidiControl), BIDI),
+        ProfileRule::warn(Test::Plain(DefaultIgnorable), IGNORABLE),
         ProfileRule::warn(Test::Plain(ByteOrderMark), "RFC 3629, section 6"),
         ProfileRule::warn(Test::Plain(TagCharacter), "Unicode Standard, section 23.9"),
         ProfileRule::warn(Test::Plain(Noncharacter), "Unicode Standard, section 23.7"),
@@ -52,9 +61,13 @@ pub static SECURITY: Profile = Profile {
         ProfileRule::warn(Test::Plain(NonAsciiSpace), "Unicode Standard Annex #44, General_Category=Zs"),
         ProfileRule::warn(Test::Plain(LeadingDash), "POSIX.1-2024, XBD 12.2: commands read it as an option"),
         ProfileRule::warn(Test::Plain(LeadingTilde), "POSIX.1-2024, XCU 2.6.1: shells expand it"),
-        ProfileRule::warn(Test::Plain(LeadingSpace), "not seen where names are listed"),
-        ProfileRule::warn(Test::Plain(TrailingSpace), "not seen where names are listed"),
+        ProfileRule::warn(Test::Plain(LeadingSpace), UNSEEN),
+        ProfileRule::warn(Test::Plain(TrailingSpace), UNSEEN),
         ProfileRule::warn(Test::Plain(MixedScript), "Unicode Technical Standard #39, section 5"),
+        ProfileRule::warn(
+            Test::SameForm(Form::Nfc),
+            "RFC 3629, section 10: one name for a reader, two for a program that compares bytes",
+        ),
         ProfileRule::warn(Test::Plain(CollisionConfusable), "Unicode Technical Standard #39, section 4"),
     ],
 };

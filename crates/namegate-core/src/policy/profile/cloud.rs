@@ -2,14 +2,18 @@
 //!
 //! Object stores limit whole keys, so their limits are limits of paths. Trees have no empty segments (`//`). Keys that a tree
 //! cannot contain (a `/` in a name, two entries with one name) are not checked. The rules of a synchronizing client are
-//! warnings: the store itself allows such names.
+//! warnings: the store itself allows such names. What a client skips on purpose is left behind: nobody misses it, and to rename it would
+//! be wrong.
 
 use super::base::UTF8;
 use super::windows::{CASE, CHARACTERS, CONSOLE, DEVICES, LENGTH, PATH, PORTS_ZERO};
-use super::{Chars, Fold, Form, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
+use super::{AppliesTo, Chars, Fold, Form, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
 const ONEDRIVE: &str = "Microsoft support article 64883a5d; sharepointstuff.com 2018-12-03";
+/// Microsoft's list does not mention them.
+const CONTROLS: &str =
+    "HTTP status 400: abraunegg/onedrive#35 and #41; rclone docs/content/onedrive.md (encoded: 00 to 1F, 7F)";
 const RCLONE_CASE: &str = "rclone docs/content/overview.md (Case Insensitive: Yes); how it folds is not said";
 
 /// SharePoint Online and OneDrive. SharePoint 2013 had further rules.
@@ -19,25 +23,36 @@ pub static SHAREPOINT: Profile = Profile {
     includes: &[&UTF8],
     rules: &[
         ProfileRule::error(CHARACTERS, ONEDRIVE),
+        ProfileRule::error(Test::Plain(C0Control), CONTROLS),
+        ProfileRule::error(Test::Plain(Delete), CONTROLS),
         ProfileRule::error(Test::Plain(LeadingSpace), ONEDRIVE),
         ProfileRule::error(Test::Plain(TrailingSpace), ONEDRIVE),
         ProfileRule::error(
             Test::Named(ReservedNames::new(
                 NamePart::Whole,
                 ".lock/CON/PRN/AUX/NUL/COM0/COM1/COM2/COM3/COM4/COM5/COM6/COM7/COM8/COM9/\
-                 LPT0/LPT1/LPT2/LPT3/LPT4/LPT5/LPT6/LPT7/LPT8/LPT9/_vti_/desktop.ini",
+                 LPT0/LPT1/LPT2/LPT3/LPT4/LPT5/LPT6/LPT7/LPT8/LPT9/_vti_",
             )),
             ONEDRIVE,
         ),
-        ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Prefix, "~$")), ONEDRIVE),
         ProfileRule::error(Test::Named(ReservedNames::new(NamePart::Anywhere, "_vti_")), ONEDRIVE),
-        ProfileRule::warn(
-            Test::Plain(LeadingTilde),
-            "refused for folders: Microsoft support article 64883a5d",
+        ProfileRule::error(
+            Test::Named(ReservedNames::only_for(AppliesTo::Directories, NamePart::Prefix, "~")),
+            ONEDRIVE,
         ),
+        ProfileRule::error(
+            Test::Named(ReservedNames::only_for(AppliesTo::LibraryRoot, NamePart::Whole, "forms")),
+            ONEDRIVE,
+        ),
+        ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Prefix, "~$")), ONEDRIVE),
+        ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Suffix, ".tmp")), ONEDRIVE),
         ProfileRule::warn(
-            Test::Named(ReservedNames::new(NamePart::Whole, "forms")),
-            "refused at the root of a library: Microsoft support article 64883a5d",
+            Test::Skipped(ReservedNames::new(NamePart::Whole, "desktop.ini/.DS_Store")),
+            ONEDRIVE,
+        ),
+        ProfileRule::unverified(
+            Test::Skipped(ReservedNames::new(NamePart::Whole, "Thumbs.db")),
+            "IAM Cloud, Cloud Drive Mapper, Invalid file parameters",
         ),
         ProfileRule::warn(
             Test::Plain(TrailingDot),
@@ -74,6 +89,19 @@ pub static S3: Profile = Profile {
             Test::Named(ReservedNames::new(NamePart::Whole, "soap")),
             "Amazon S3 User Guide, Creating object key names: as a whole key, not in virtual-hosted style",
         ),
+    ],
+};
+
+const WASABI_NAMES: &str = "docs.wasabi.com/docs/naming-conventions";
+
+/// Wasabi: Amazon S3 without characters of four bytes.
+pub static WASABI: Profile = Profile {
+    name: "wasabi",
+    title: "Wasabi: the rules of s3, and no characters of four bytes",
+    includes: &[&S3],
+    rules: &[
+        ProfileRule::error(Test::Reserved(Chars::Range('\u{10000}', char::MAX)), WASABI_NAMES),
+        ProfileRule::warn(Test::Reserved(Chars::one_of("%<>\\#?")), WASABI_NAMES),
     ],
 };
 
@@ -158,10 +186,26 @@ pub static DROPBOX: Profile = Profile {
             Test::Reserved(Chars::Range('\u{1F000}', '\u{1FAFF}')),
             "emoji failed once: detox#123 (the blocks of pictographs beyond U+FFFF)",
         ),
+        ProfileRule::warn(
+            Test::Skipped(ReservedNames::new(
+                NamePart::Whole,
+                "desktop.ini/Thumbs.db/.DS_Store/Icon\r/.dropbox/.dropbox.attr",
+            )),
+            DROPBOX_SKIPS,
+        ),
+        ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Prefix, "~$/.~")), DROPBOX_SKIPS),
     ],
 };
 
+const DROPBOX_SKIPS: &str =
+    "help.dropbox.com/organize/file-names; rclone docs/content/dropbox.md (names that cannot be stored)";
+
 const BOX_LIMITS: &str = "developer.box.com/guides/files/limitations";
+
+const BOX_SKIPS: &str = "support.box.com 360044195433: ignored by Box Drive; the web site takes them";
+
+/// Box Drive takes folders whose names begin so.
+const HIDDEN: ReservedNames = ReservedNames::only_for(AppliesTo::Files, NamePart::Prefix, "~/.");
 
 /// Box.
 pub static BOX: Profile = Profile {
@@ -173,11 +217,18 @@ pub static BOX: Profile = Profile {
         ProfileRule::error(Test::Plain(Delete), BOX_LIMITS),
         ProfileRule::error(Test::Reserved(Chars::one_of("\\")), BOX_LIMITS),
         ProfileRule::error(Test::Plain(TrailingSpace), BOX_LIMITS),
+        ProfileRule::warn(
+            Test::Skipped(ReservedNames::new(NamePart::Whole, "desktop.ini/Thumbs.db/.DS_Store")),
+            BOX_SKIPS,
+        ),
+        ProfileRule::warn(Test::Skipped(HIDDEN), BOX_SKIPS),
+        ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Suffix, ".tmp/.bak/.lnk")), BOX_SKIPS),
         ProfileRule::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
     ],
 };
 
 const NEXTCLOUD_ALWAYS: &str = "Nextcloud, Constants::FILENAME_INVALID_CHARS and the filename validator";
+const NEXTCLOUD_SKIPS: &str = "Nextcloud desktop client, sync-exclude.lst";
 const NEXTCLOUD_WINDOWS: &str = "Nextcloud SettingsService.php: refused in Windows-compatible mode";
 
 /// Nextcloud 30 and later; the rules of its Windows-compatible mode are warnings.
@@ -212,6 +263,22 @@ pub static NEXTCLOUD: Profile = Profile {
         ProfileRule::warn(
             Test::Form(Form::Nfc),
             "Nextcloud: decomposed names on external storage need the encoding compatibility wrapper",
+        ),
+        ProfileRule::warn(
+            Test::Skipped(ReservedNames::new(
+                NamePart::Whole,
+                "desktop.ini/Thumbs.db/.DS_Store/.TemporaryItems/.Trashes/.DocumentRevisions-V100/.fseventd/.apdisk",
+            )),
+            NEXTCLOUD_SKIPS,
+        ),
+        ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Prefix, "~$/.~lock.")), NEXTCLOUD_SKIPS),
+        ProfileRule::warn(
+            Test::Skipped(ReservedNames::new(NamePart::Suffix, "~/.crdownload/.kate-swp")),
+            NEXTCLOUD_SKIPS,
+        ),
+        ProfileRule::warn(
+            Test::Skipped(ReservedNames::new(NamePart::Anywhere, "_conflict-")),
+            NEXTCLOUD_SKIPS,
         ),
     ],
 };

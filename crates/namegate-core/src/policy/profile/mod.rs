@@ -9,12 +9,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::UnknownWord;
+use super::entry::AppliesTo;
 use super::rule::{RuleId, Severity};
 use crate::name::casefold::Fold;
 use crate::name::normalize::Form;
 
 mod base;
 mod cloud;
+mod encrypted;
 mod filesystem;
 mod git;
 mod macos;
@@ -105,10 +107,14 @@ pub enum Test {
     Reserved(Chars),
     /// `reserved-name`: names that the target reserves.
     Named(ReservedNames),
+    /// `left-behind`: names that the programs of the target skip.
+    Skipped(ReservedNames),
     /// `name-too-long`.
     Length(Limit),
     /// `path-too-long`.
     PathLength(Limit),
+    /// `path-too-long`, for some entries.
+    PathLengthOf(AppliesTo, Limit),
     /// `not-in-form`.
     Form(Form),
     /// `unassigned`: code points that this version of Unicode does not assign; `None` for the built-in version.
@@ -132,8 +138,9 @@ impl Test {
             Self::Plain(rule) => *rule,
             Self::Reserved(_) => RuleId::ReservedCharacter,
             Self::Named(_) => RuleId::ReservedName,
+            Self::Skipped(_) => RuleId::LeftBehind,
             Self::Length(_) => RuleId::NameTooLong,
-            Self::PathLength(_) => RuleId::PathTooLong,
+            Self::PathLength(_) | Self::PathLengthOf(..) => RuleId::PathTooLong,
             Self::Form(_) => RuleId::NotInForm,
             Self::Unassigned(_) => RuleId::Unassigned,
             Self::SameForm(_) => RuleId::CollisionNormalization,
@@ -179,19 +186,26 @@ impl Chars {
     }
 }
 
-/// Names that a target reserves. ASCII letters match in either case.
+/// Names that a target reserves or skips. ASCII letters match in either case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservedNames {
     /// Which part of a name is compared.
     pub part: NamePart,
     /// The words, separated by `/`, which no name can contain.
     pub words: Cow<'static, str>,
+    /// The entries that cannot have such a name.
+    pub applies_to: AppliesTo,
 }
 
 impl ReservedNames {
     /// Reserved names; `words` are separated by `/`.
     pub const fn new(part: NamePart, words: &'static str) -> Self {
-        Self { part, words: Cow::Borrowed(words) }
+        Self::only_for(AppliesTo::Everything, part, words)
+    }
+
+    /// Reserved names of some entries.
+    pub const fn only_for(applies_to: AppliesTo, part: NamePart, words: &'static str) -> Self {
+        Self { part, words: Cow::Borrowed(words), applies_to }
     }
 
     /// The words one by one.
@@ -279,10 +293,12 @@ pub static ALL: &[&Profile] = &[
     &filesystem::POSIX,
     &windows::WINDOWS,
     &windows::EXFAT,
+    &windows::ANDROID,
     &windows::SMB,
     &macos::MACOS,
     &cloud::SHAREPOINT,
     &cloud::S3,
+    &cloud::WASABI,
     &cloud::GCS,
     &cloud::AZURE,
     &cloud::GDRIVE,
@@ -294,19 +310,46 @@ pub static ALL: &[&Profile] = &[
     &optical::UDF,
     &filesystem::EXT4_CASEFOLD,
     &filesystem::ZFS_UTF8ONLY,
+    &encrypted::ECRYPTFS,
+    &encrypted::CRYPTOMATOR,
     &git::GIT,
     &PORTABLE,
 ];
 
-/// Finds a profile by its name.
+/// Other names that people use, each with the name of its profile.
+static ALIASES: &[(&str, &str)] = &[
+    ("ntfs", "windows"),
+    ("smb3", "smb"),
+    ("cifs", "smb"),
+    ("samba", "smb"),
+    ("apfs", "macos"),
+    ("hfsplus", "macos"),
+    ("onedrive", "sharepoint"),
+    ("synology-encrypted", "ecryptfs"),
+];
+
+impl Profile {
+    /// Other names of the profile.
+    pub fn aliases(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let name = self.name;
+        ALIASES.iter().filter(move |(_, known)| *known == name).map(|&(alias, _)| alias)
+    }
+}
+
+/// Finds a profile by its name or by another name of it.
 ///
 /// # Errors
 /// An unknown name, with the nearest known one.
+///
+/// ```
+/// # use namegate_core::policy::profile::by_name;
+/// assert_eq!(by_name("onedrive")?.name, "sharepoint");
+/// # Ok::<(), namegate_core::policy::UnknownWord>(())
+/// ```
 pub fn by_name(name: &str) -> Result<&'static Profile, UnknownWord> {
-    ALL.iter()
-        .copied()
-        .find(|p| p.name == name)
-        .ok_or_else(|| UnknownWord::new("profile", name, ALL.iter().map(|p| p.name)))
+    let meant = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |&(_, known)| known);
+    let all = || ALL.iter().map(|p| p.name).chain(ALIASES.iter().map(|&(alias, _)| alias));
+    ALL.iter().copied().find(|p| p.name == meant).ok_or_else(|| UnknownWord::new("profile", name, all()))
 }
 
 impl FromStr for &'static Profile {

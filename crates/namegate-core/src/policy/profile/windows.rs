@@ -1,10 +1,9 @@
 //! Windows and what follows its rules: NTFS, exFAT, SMB shares.
 //!
-//! `/` is invalid in every policy and in no list here. The classic path limit of a directory is lower than that of a file, and
-//! a check of a path does not know the type of the entry, so both limits are warnings.
+//! `/` is invalid in every policy and in no list here. Programs can exceed the classic limits of paths, so these are warnings.
 
 use super::base::UTF8;
-use super::{Chars, Fold, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
+use super::{AppliesTo, Chars, Fold, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
 /// The characters that Windows allows in no name; `:` would name a stream of the file.
@@ -22,7 +21,9 @@ pub(super) const PORTS_ZERO: Test = Test::Named(ReservedNames::new(NamePart::Bas
 /// The length of a name in NTFS, exFAT and the Windows interfaces.
 pub(super) const LENGTH: Test = Test::Length(Limit { max: 255, unit: Unit::Utf16 });
 /// The classic MAX_PATH, 260, without the NUL at its end.
-pub(super) const PATH: Test = Test::PathLength(Limit { max: 259, unit: Unit::Utf16 });
+const MAX_PATH: Limit = Limit { max: 259, unit: Unit::Utf16 };
+/// The classic limit for whatever has a path.
+pub(super) const PATH: Test = Test::PathLength(MAX_PATH);
 /// One UTF-16 unit at a time, without normalization.
 pub(super) const CASE: Test = Test::SameFold { fold: Fold::Ntfs, form: None };
 
@@ -57,10 +58,13 @@ pub static WINDOWS: Profile = Profile {
         ),
         ProfileRule::error(LENGTH, "Linux fs/ntfs3/ntfs.h (NTFS_NAME_LEN, and a length of one byte on disk)"),
         ProfileRule::warn(
-            Test::PathLength(Limit { max: 247, unit: Unit::Utf16 }),
-            "MAX_PATH for directories: rclone docs/content/local.md",
+            Test::PathLengthOf(AppliesTo::Directories, Limit { max: 247, unit: Unit::Utf16 }),
+            "Microsoft, Maximum Path Length Limitation: MAX_PATH less an 8.3 name; rclone docs/content/local.md",
         ),
-        ProfileRule::warn(PATH, "MAX_PATH for files: rclone docs/content/local.md"),
+        ProfileRule::warn(
+            Test::PathLengthOf(AppliesTo::Files, MAX_PATH),
+            "Microsoft, Maximum Path Length Limitation; rclone docs/content/local.md",
+        ),
         ProfileRule::error(
             Test::PathLength(Limit { max: 32_767, unit: Unit::Utf16 }),
             "the limit with a \\\\?\\ prefix: rclone docs/content/local.md",
@@ -91,6 +95,30 @@ pub static EXFAT: Profile = Profile {
         ProfileRule::error(
             Test::SameFold { fold: Fold::Exfat, form: None },
             "Microsoft, exFAT file system specification, section 7.2.5.1 (Recommended Up-case Table)",
+        ),
+    ],
+};
+
+const ANDROID_FAT: &str = "Android frameworks/base, core/java/android/os/FileUtils.java (isValidFatFilename)";
+
+/// Shared and removable storage of Android: exFAT or FAT behind a layer that folds case.
+pub static ANDROID: Profile = Profile {
+    name: "android",
+    title: "shared and removable storage of Android",
+    includes: &[&UTF8],
+    rules: &[
+        ProfileRule::error(Test::Plain(C0Control), ANDROID_FAT),
+        ProfileRule::error(Test::Plain(Delete), ANDROID_FAT),
+        ProfileRule::error(CHARACTERS, ANDROID_FAT),
+        ProfileRule::error(Test::Length(Limit { max: 255, unit: Unit::Bytes }), ANDROID_FAT),
+        ProfileRule::warn(
+            Test::Plain(TrailingDot),
+            "Linux fs/exfat/namei.c: stripped on a removable medium with exFAT",
+        )
+        .stored_otherwise(),
+        ProfileRule::error(
+            Test::SameFold { fold: Fold::Simple, form: None },
+            "source.android.com, SDCardFS deprecation: shared storage is case-insensitive, now by the file system",
         ),
     ],
 };

@@ -88,7 +88,10 @@ impl Suggester<'_> {
     }
 
     fn edit(&self, name: &str, violation: &Violation, edits: &mut Vec<Edit>) {
-        let Violation { rule, span, severity, .. } = *violation;
+        let Violation { rule, span, severity, is_certain, .. } = *violation;
+        if !is_certain {
+            return;
+        }
         let front = || Edit::insert(0, self.stand_in);
         match rule {
             RuleId::C0Control if span_of(name, span) == "\u{1B}" => {
@@ -251,9 +254,16 @@ impl Suggester<'_> {
     }
 }
 
-/// The length of the control sequence (ISO/IEC 6429) at the start of `rest`, which follows an ESC. Sequences that colour text
-/// mean nothing without their ESC.
+/// The length of the escape sequence at the start of `rest`, which follows an ESC: a control sequence (ISO/IEC 6429), which colours
+/// text, or a designation of a character set (ISO/IEC 2022). They mean nothing without their ESC.
 fn sequence_len(rest: &str) -> usize {
+    match rest.as_bytes() {
+        // Others would be digits and small letters, which begin words.
+        [b'$', b'@'..=b'B', ..] | [b'(' | b')' | b'*' | b'+', b'0' | b'@'..=b'Z', ..] => return 2,
+        [b'-', b'A'..=b'Z', ..] | [b'.', b'A' | b'F', ..] | [b'%', b'@'..=b'Z', ..] => return 2,
+        [b'$', b'(' | b')' | b'*' | b'+', b'@'..=b'Z', ..] | [b'%', b'/', b'@'..=b'Z', ..] => return 3,
+        _ => {}
+    }
     let Some(parameters) = rest.strip_prefix('[') else { return 0 };
     let end = parameters.bytes().position(|b| !matches!(b, b' '..=b'?')).unwrap_or(parameters.len());
     match parameters.as_bytes().get(end) {

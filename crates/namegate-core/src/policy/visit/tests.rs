@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::profile::{self, Chars, Profile, ProfileRule, ReservedNames, Test, Unit};
+use crate::policy::profile::{self, Chars, Limit, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::{CheckOutcome, Normalization};
 
 fn policy(profiles: &[&str]) -> Policy {
@@ -268,7 +268,7 @@ fn agree(policy: &Policy, name: &[u8]) {
     if let Ok(text) = std::str::from_utf8(name)
         && !policy.prefilter.is_suspect(text, &policy.tables)
     {
-        let end = policy.each_violation(name, Some(text), &mut Break);
+        let end = policy.each_violation(name, Some(text), Entry::UNKNOWN, &mut Break);
         assert_eq!(end, Continue(()), "the quick look let {name:02X?} pass");
     }
     for violation in &check.violations {
@@ -308,7 +308,7 @@ fn code_points_that_pass_the_quick_look_have_no_violation_in_any_company() {
             }
             // Short enough for every limit.
             if text.len() > 30 || c == '\u{80}' && !text.is_empty() {
-                let end = policy.each_violation(text.as_bytes(), Some(&text), &mut Break);
+                let end = policy.each_violation(text.as_bytes(), Some(&text), Entry::UNKNOWN, &mut Break);
                 assert_eq!(end, Continue(()), "the quick look let {text:?} pass");
                 text.clear();
                 text.push('e');
