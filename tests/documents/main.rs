@@ -13,3 +13,4 @@ mod numbers;
 mod picture;
 mod promises;
 mod sessions;
+mod standards;

@@ -21,6 +21,13 @@ fn sources(dir: &Path) -> String {
         .collect()
 }
 
+/// The names of all functions in the sources.
+pub fn functions() -> BTreeSet<String> {
+    let sources = ["src", "tests", "crates"].map(|dir| sources(&root().join(dir))).concat();
+    let names = sources.split("fn ").skip(1).filter_map(|rest| rest.split_once('('));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
 /// Texts in backquotes that look like the name of a test.
 fn tests_named(text: &str) -> impl Iterator<Item = &str> {
     let quoted = text.split('`').skip(1).step_by(2);
@@ -30,9 +37,7 @@ fn tests_named(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn every_promise_names_tests_that_exist() {
     let document = read("docs/SEMANTICS.md");
-    let sources = ["src", "tests", "crates"].map(|dir| sources(&root().join(dir))).concat();
-    let functions: BTreeSet<&str> =
-        sources.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0)).collect();
+    let functions = functions();
     let mut promises = 0;
     for section in document.split("\n## ").skip(1) {
         let promised = section.split("\nDecided here:").next().unwrap_or_default();

@@ -229,3 +229,15 @@ fn utf_8_7_no_other_encoding_of_what_programs_check_for_is_accepted() {
         }
     }
 }
+
+#[test]
+fn annex_r_6_the_implementation_level_that_an_escape_sequence_names_is_in_its_message() {
+    let strict = policy("strict");
+    for (last, level) in [(b'G', "level 1"), (b'H', "level 2"), (b'I', "level 3")] {
+        let name = [&b"a\x1B%/"[..], &[last], b"b"].concat();
+        let check = strict.check(&name);
+        let found = check.violations.iter().find(|v| v.rule.name() == "iso-2022-escape");
+        let message = check.message(&strict, found.expect("it is found across the separator"));
+        assert!(message.contains(level), "{message}");
+    }
+}
