@@ -12,6 +12,7 @@ use super::layout::counted;
 use super::{Report, ReportedName, Summary};
 use crate::name::display::display;
 use crate::policy::CheckOutcome;
+use crate::source::location::Container;
 
 /// Maximum number of annotations of each level.
 const MOST: u64 = 10;
@@ -75,12 +76,19 @@ impl<W: Write + Send> Report for Github<W> {
         let note = record.encoding_note().into_iter();
         let parts = note.chain(record.objections.iter().map(|o| o.message.as_str().into()));
         let parts: Vec<_> = parts.collect();
-        let mut message = format!("`{}`: {}", display(&record.name), parts.join("; "));
+        let path = record.path();
+        // A list or an archive is the file that has to change; its names are not files.
+        let container = record.place.as_ref().and_then(|place| place.container.as_deref());
+        let (file, shown) = match container {
+            Some(Container::List { file } | Container::Archive { file, .. }) => (file, &path),
+            _ => (&path, &record.name),
+        };
+        let mut message = format!("`{}`: {}", display(shown), parts.join("; "));
         if let Some(repair) = &record.repair {
             let (name, confidence) = (display(repair.name.as_bytes()), repair.confidence.as_str());
             message.push_str(&format!(". Suggested name: `{name}` ({confidence})"));
         }
-        self.annotate(level, &record.path(), &rules.join(", "), &message)
+        self.annotate(level, file, &rules.join(", "), &message)
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {

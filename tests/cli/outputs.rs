@@ -279,4 +279,12 @@ fn annotations_are_commands_of_github_and_few() {
     let lines: Vec<&str> = stdout(&output).lines().collect();
     assert_eq!(lines.iter().filter(|line| line.starts_with("::error file=")).count(), 10);
     assert_eq!(lines[10..], ["::notice title=namegate::left out here: 7 names with errors"]);
+    fs::write(dir.path().join("names"), "a/b?\n").unwrap();
+    let args = ["scan", "--profile", "windows", "--format", "github", "--list", "names"];
+    let output = namegate().current_dir(dir.path()).args(args).output().unwrap();
+    assert!(
+        stdout(&output).starts_with("::error file=names,title=reserved-character::`a/b?`: "),
+        "{}",
+        stdout(&output)
+    );
 }
