@@ -3,12 +3,13 @@
 //! Damaged files can make the library panic, and claim any length; here both are errors. Pages that are packed with Zstandard are
 //! unpacked by `ruzstd`: the library would link C for it, which reads bytes that an attacker chose.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -208,12 +209,29 @@ impl Iterator for ZstdPages {
     }
 }
 
+thread_local! {
+    /// Whether a panic of this thread becomes an error, about which nothing else is written.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs a step of the library. Damaged files can make it panic.
 ///
 /// # Errors
 /// Those of the step; InvalidData if it panics.
 pub fn guarded<T>(step: impl FnOnce() -> Result<T>) -> io::Result<T> {
-    match catch_unwind(AssertUnwindSafe(step)) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                others(panic);
+            }
+        }));
+    });
+    let was_guarded = IS_GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(step));
+    IS_GUARDED.set(was_guarded);
+    match done {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(ParquetError::External(error))) => Err(io::Error::other(error)),
         Ok(Err(error)) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),

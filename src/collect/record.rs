@@ -126,7 +126,7 @@ fn read_violation(
         span: Span::new(start, end),
         profiles: read_profiles(&line.profiles)?,
         refused_by: read_profiles(&line.refused_by)?,
-        is_certain: true,
+        is_certain: line.certain,
     };
     let group = line.group.as_deref().map(read_group).transpose()?;
     Ok((ReportedViolation { violation, message: harmless(&line.message), group: None }, group))

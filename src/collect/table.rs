@@ -108,6 +108,7 @@ fn add_violation(row: ViolationRow<'_>, collection: &mut FindingsCollection) -> 
         profiles: words(row.profiles),
         refused_by: words(row.refused_by),
         group: row.group.map(Cow::Borrowed),
+        certain: row.is_certain,
     };
     let line = RecordLine {
         r#type: ROW.into(),

@@ -119,6 +119,7 @@ struct StoredViolation {
     end: usize,
     profiles: ProfileSet,
     refused_by: ProfileSet,
+    is_certain: bool,
 }
 
 /// The contents of a line, for the report.
@@ -235,19 +236,20 @@ impl StoredSuggestion {
 
 impl From<&Violation> for StoredViolation {
     fn from(violation: &Violation) -> Self {
-        let Violation { rule, severity, span, profiles, refused_by, .. } = *violation;
-        Self { rule: rule.name().into(), severity, start: span.start, end: span.end, profiles, refused_by }
+        let Violation { rule, severity, span: Span { start, end }, profiles, refused_by, is_certain } =
+            *violation;
+        Self { rule: rule.name().into(), severity, start, end, profiles, refused_by, is_certain }
     }
 }
 
 impl StoredViolation {
     fn read(self) -> io::Result<Violation> {
-        let Self { rule, severity, start, end, profiles, refused_by } = self;
+        let Self { rule, severity, start, end, profiles, refused_by, is_certain } = self;
         let rule: RuleId = rule.parse().map_err(|error: crate::policy::UnknownWord| {
             io::Error::new(io::ErrorKind::InvalidData, error.to_string())
         })?;
         let span = Span::new(start, end);
-        Ok(Violation { rule, severity, span, profiles, refused_by, is_certain: true })
+        Ok(Violation { rule, severity, span, profiles, refused_by, is_certain })
     }
 }
 

@@ -13,7 +13,7 @@ fn place() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for below in ["share", "share/sub:dir", "share2"] {
         fs::create_dir_all(dir.path().join(below)).unwrap();
-        for name in ["a:b", "Same", "same", "dot.", "fine"] {
+        for name in ["a:b", "Same", "same", "dot.", "fine", "desktop.ini"] {
             File::create(dir.path().join(below).join(name)).unwrap();
         }
     }
@@ -22,7 +22,7 @@ fn place() -> tempfile::TempDir {
 
 /// Scans for windows in the directory `at` below `dir`.
 fn scan(dir: &Path, at: &str, args: &[&str]) -> Output {
-    let fixed = ["scan", "--target", "windows"];
+    let fixed = ["scan", "--target", "windows,sharepoint"];
     namegate().current_dir(dir.join(at)).args(fixed).args(args).output().unwrap()
 }
 
@@ -85,8 +85,12 @@ fn a_baseline_changes_what_is_listed_and_the_exit_status_and_never_the_verdict()
     assert_eq!((status(&output), &known["findings"], &known["violation_count"]), (0, &0.into(), &0.into()));
     assert_eq!((&known["targets"], &known["lost_or_changed"]), (&all["targets"], &all["lost_or_changed"]));
     let text = with(&[]);
-    assert!(stdout(&text).contains("\nverdict: not ready for windows: 9 names do not"), "{}", stdout(&text));
-    assert!(stdout(&text).starts_with("clean  no new finding among 12 names"), "{}", stdout(&text));
+    assert!(
+        stdout(&text).contains("\nverdict: not ready for windows, sharepoint: 9 names do not"),
+        "{}",
+        stdout(&text)
+    );
+    assert!(stdout(&text).starts_with("clean  no new finding among 14 names"), "{}", stdout(&text));
     assert_eq!(status(&text), 0);
     let stored =
         namegate().current_dir(dir.path()).args(["report", "stored.jsonl", "--json"]).output().unwrap();

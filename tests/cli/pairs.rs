@@ -87,6 +87,7 @@ pub fn rows_of(objects: &[Value]) -> Vec<Vec<String>> {
                 text(&finding["repair_confidence"]),
                 text(&finding["reading"]),
                 text(&finding["reading_confidence"]),
+                violation["certain"].as_bool().unwrap_or(true).to_string(),
             ]);
         }
     }

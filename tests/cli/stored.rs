@@ -222,6 +222,21 @@ fn findings_of_any_number_of_tasks_give_the_report_of_one_scan() {
 }
 
 #[test]
+fn a_rule_that_may_not_apply_comes_back_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (stored, table) = (file("found.jsonl"), file("found.parquet"));
+    let args = ["scan", "--list", "-", "--target", "sharepoint", "-q", "-o", &stored, "-o", &table];
+    run_with(args, b"desktop.ini\nsite/~a\n");
+    let direct = lines(&fs::read(&stored).unwrap());
+    assert!(direct.iter().any(|line| line["violations"][0]["certain"] == false), "{direct:?}");
+    for found in [&stored, &table] {
+        let again = lines(&run(["report", found, "--json"]).stdout);
+        assert_eq!(again.last().unwrap()["targets"], direct.last().unwrap()["targets"], "{found}");
+    }
+}
+
+#[test]
 fn rows_without_a_summary_are_reported_as_incomplete() {
     let dir = tempfile::tempdir().unwrap();
     let one = scanned(dir.path(), &keys(), &[]).join("direct.parquet");

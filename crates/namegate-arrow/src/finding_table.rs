@@ -23,6 +23,7 @@ pub struct FindingTable {
     repair_confidence: ByteColumn,
     reading: ByteColumn,
     reading_confidence: ByteColumn,
+    certain: ByteColumn,
     rows: usize,
 }
 
@@ -71,6 +72,8 @@ pub struct ViolationRow<'r> {
     pub reading: Option<&'r str>,
     /// How certain the reading is.
     pub reading_confidence: Option<&'r str>,
+    /// `false`: the rule may not apply, which depends on the kind or the place of the entry.
+    pub is_certain: bool,
 }
 
 impl FindingTable {
@@ -96,6 +99,7 @@ impl FindingTable {
             repair_confidence: columns.bytes("repair_confidence")?,
             reading: columns.bytes("reading")?,
             reading_confidence: columns.bytes("reading_confidence")?,
+            certain: columns.bytes("certain")?,
             rows: batch.num_rows(),
         })
     }
@@ -131,6 +135,7 @@ impl FindingTable {
             repair_confidence: text("repair_confidence", &self.repair_confidence, at)?,
             reading: text("reading", &self.reading, at)?,
             reading_confidence: text("reading_confidence", &self.reading_confidence, at)?,
+            is_certain: text("certain", &self.certain, at)? != Some("false"),
         }))
     }
 }

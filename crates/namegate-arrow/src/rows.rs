@@ -37,6 +37,7 @@ pub struct FindingRows {
     repair_confidence: StringBuilder,
     reading: StringBuilder,
     reading_confidence: StringBuilder,
+    certain: StringBuilder,
     rows: usize,
     bytes: usize,
 }
@@ -69,6 +70,7 @@ impl FindingRows {
             self.repair_confidence.append_option(repair.map(|repair| repair.confidence.as_str()));
             self.reading.append_option(decoded.map(|decoded| decoded.how.name()));
             self.reading_confidence.append_option(decoded.map(|decoded| decoded.confidence.as_str()));
+            self.certain.append_value(if violation.is_certain { "true" } else { "false" });
             let dir_len = dir.map_or(0, <[u8]>::len);
             self.count(dir_len + record.name.len() + path.len() + objection.message.len(), emit);
         }
@@ -98,6 +100,7 @@ impl FindingRows {
         ] {
             text.append_null();
         }
+        self.certain.append_null();
         self.count(key.map_or(0, <[u8]>::len) + path.map_or(0, |path| path.len()), emit);
     }
 
@@ -133,6 +136,7 @@ impl FindingRows {
             Arc::new(self.repair_confidence.finish()),
             Arc::new(self.reading.finish()),
             Arc::new(self.reading_confidence.finish()),
+            Arc::new(self.certain.finish()),
         ];
         let batch = RecordBatch::try_new(schema::findings(), columns);
         emit(batch.expect("the columns are those of the schema"));

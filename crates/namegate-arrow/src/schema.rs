@@ -74,6 +74,7 @@ pub fn findings() -> SchemaRef {
             text("repair_confidence"),
             text("reading"),
             text("reading_confidence"),
+            text("certain"),
         ])
     });
     Arc::clone(&FINDINGS)

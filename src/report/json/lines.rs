@@ -186,6 +186,18 @@ pub struct ViolationLine<'l> {
     /// For collisions: the id of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Cow<'l, str>>,
+    /// `false`: the rule may not apply, which depends on the kind or the place of the entry. Written only then.
+    #[serde(default = "is_certain", skip_serializing_if = "is_written_nowhere")]
+    pub certain: bool,
+}
+
+const fn is_certain() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_written_nowhere(is_certain: &bool) -> bool {
+    *is_certain
 }
 
 impl<'l> From<&'l ReportedViolation> for ViolationLine<'l> {
@@ -201,6 +213,7 @@ impl<'l> From<&'l ReportedViolation> for ViolationLine<'l> {
             profiles: words(violation.profiles),
             refused_by: words(violation.refused_by),
             group: objection.group.as_ref().map(|group| group.id.as_str().into()),
+            certain: violation.is_certain,
         }
     }
 }
@@ -451,6 +464,7 @@ impl TargetLine<'_> {
         counts.changed = self.changed;
         counts.merged = self.merged;
         counts.too_long = self.path_too_long;
+        counts.left_behind = self.left_behind;
         counts.warned = self.warned;
         counts.rejected = self.rejected;
         for (rule, &names) in &self.names_by_rule {

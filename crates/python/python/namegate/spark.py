@@ -33,7 +33,7 @@ PAIRS = "parent binary, name binary, fault string"
 FINDINGS = (
     "directory binary, name binary, path_encoded string, verdict string, rule string, concern string, severity string, "
     "start int, end int, message string, profiles array<string>, refused_by array<string>, group string, repair string, "
-    "repair_confidence string, reading string, reading_confidence string"
+    "repair_confidence string, reading string, reading_confidence string, certain string"
 )
 SUMMARY_COLUMN = "summary"
 SUMMARY = (
