@@ -215,7 +215,8 @@ pub fn main() -> ExitCode {
         layout::set_terminal_width(columns.into());
     }
     if std::env::args_os().len() == 1 {
-        eprint!("{}", overview::FIRST_SCREEN);
+        // If this fails, there is only the exit status left.
+        let _ = write!(anstream::stderr(), "{}", overview::FIRST_SCREEN);
         return ExitCode::from(ExitStatus::Failed as u8);
     }
     let result = match parse(std::env::args_os()) {

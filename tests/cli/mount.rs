@@ -70,7 +70,7 @@ fn an_option_that_is_none_is_named_with_what_it_should_be() {
         assert!(said.contains(expected), "{args:?}: {said}");
     }
     let said = refused(&["/only-one"]);
-    assert!(said.contains("no mountpoint is given, and no --config that says it"), "{said}");
+    assert!(said.contains("no mountpoint is given: name a source and a mount point"), "{said}");
 }
 
 #[test]
