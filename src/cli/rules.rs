@@ -118,10 +118,16 @@ fn full_text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A policy that has this rule, if a profile has it.
+/// A policy that has this rule: that of a profile, or of the rule alone.
 fn policy_with(rule: RuleId) -> Policy {
     let using = |profile: &&&Profile| profile.rules.iter().any(|line| line.test.rule() == rule);
-    Policy::from_profiles(ALL.iter().find(using).copied().as_slice())
+    match ALL.iter().find(using) {
+        Some(profile) => Policy::from_profiles(&[profile]),
+        None => {
+            let alone = Policy::builder().severity(rule, Some(rule.rule().default)).build();
+            alone.unwrap_or_else(|_| Policy::from_profiles(&[]))
+        }
+    }
 }
 
 /// Writes the examples of `rule` that break it under `policy`, each with the message about it.
@@ -232,6 +238,7 @@ mod tests {
             assert!(!examples.is_empty(), "{}", rule.name);
             for name in examples {
                 let policies = ALL.iter().map(|profile| Policy::from_profiles(&[profile]));
+                let policies = policies.chain([policy_with(rule.id)]);
                 let mut broken = policies.flat_map(|policy| broken_examples(rule.id, &policy));
                 assert!(broken.any(|(broken, _)| broken == *name), "{}: {}", rule.name, display(name));
             }
