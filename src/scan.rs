@@ -140,6 +140,9 @@ pub fn scan(
                 observer.checked(&batch.dir, batch.count as u64, 0);
                 directories.check(&batch, CheckedNames::All, &mut |findings| {
                     observer.checked(&batch.dir, 0, findings.records.len() as u64);
+                    if batch.in_repository {
+                        counters.count(|summary| summary.in_repositories += findings.records.len() as u64);
+                    }
                     report_findings(findings, false);
                 });
             }

@@ -123,7 +123,8 @@ pub struct ReportArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct SuggestionArgs {
-    /// Encoding of names that are not UTF-8, for suggested names [default: guessed from the names]
+    /// Encoding of names that are not UTF-8, for suggested names (`namegate rules --encodings` lists all)
+    /// [default: guessed from the names]
     #[arg(long, value_name = "NAME")]
     pub encoding: Option<Encoding>,
 }

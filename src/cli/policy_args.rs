@@ -48,27 +48,19 @@ impl PolicyArgs {
     /// # Errors
     /// What is wrong with the options, or with the file that they name.
     pub fn policy(&self, default_profiles: &[&'static Profile]) -> Result<Policy, CliError> {
-        self.policy_for(default_profiles, &[])
+        self.0.policy(default_profiles, &[]).map_err(CliError::new)
     }
 
-    /// The policy of the options, with `targets` beside the profiles.
-    ///
-    /// # Errors
-    /// As of [`policy`](Self::policy).
-    pub fn policy_for(
-        &self,
-        default_profiles: &[&'static Profile],
-        targets: &[&'static Profile],
-    ) -> Result<Policy, CliError> {
-        self.0.policy(default_profiles, targets).map_err(CliError::new)
-    }
-
-    /// The configuration of the options, to be added to.
+    /// The configuration of the options, with `targets` beside the profiles, to be added to.
     ///
     /// # Errors
     /// As of [`policy`](Self::policy), apart from rules that lack a parameter.
-    pub fn config(&self, default_profiles: &[&'static Profile]) -> Result<Config, CliError> {
-        self.0.policy_config(default_profiles, &[]).map_err(CliError::new)
+    pub fn config_for(
+        &self,
+        default_profiles: &[&'static Profile],
+        targets: &[&'static Profile],
+    ) -> Result<Config, CliError> {
+        self.0.policy_config(default_profiles, targets).map_err(CliError::new)
     }
 
     /// The policy of such a configuration.

@@ -11,6 +11,7 @@ use super::lists::{ListingFormat, markdown};
 use super::rule_examples::examples;
 use super::{CliError, ExitStatus};
 use crate::name::display::display;
+use crate::name::reading::Encoding;
 use crate::policy::profile::{ALL, Profile};
 use crate::policy::rule::{RULES, Rule, RuleId, RuleKind};
 use crate::policy::{EntryKind, NameCheck, Policy};
@@ -20,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   namegate rules
   namegate rules truncated reserved-name    # these two in full
+  namegate rules --encodings | grep -i koi8
   namegate rules --json | jq -r 'select(.concern == \"security\").rule'";
 
 /// List all rules with their severities and sources, or show some in full
@@ -34,6 +36,9 @@ pub(super) struct RulesArgs {
     names: Vec<RuleId>,
     #[command(flatten)]
     format: FormatArgs<ListingFormat>,
+    /// List the encodings of --encoding instead, with their other labels
+    #[arg(long, conflicts_with = "names")]
+    encodings: bool,
 }
 
 /// Reads the name of a rule; completions and the messages for misspelled ones come with it.
@@ -42,6 +47,10 @@ fn parser() -> impl TypedValueParser<Value = RuleId> {
 }
 
 pub(super) fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    if args.encodings {
+        encodings(args.format.format, out)?;
+        return Ok(ExitStatus::Clean);
+    }
     let named: Vec<&Rule> = args.names.iter().map(|id| id.rule()).collect();
     let listed = if named.is_empty() { RULES.iter().collect() } else { named.clone() };
     match args.format.format {
@@ -59,6 +68,26 @@ pub(super) fn run(args: &RulesArgs, out: &mut dyn Write) -> Result<ExitStatus, C
         ListingFormat::Markdown => table(&named, out)?,
     }
     Ok(ExitStatus::Clean)
+}
+
+/// Lists all encodings with their labels.
+fn encodings(format: ListingFormat, out: &mut dyn Write) -> io::Result<()> {
+    if format == ListingFormat::Markdown {
+        writeln!(out, "| encoding | other labels |\n|---|---|")?;
+    }
+    for (encoding, labels) in Encoding::all() {
+        let (name, joined) = (encoding.name(), labels.join(", "));
+        match format {
+            ListingFormat::Text => {
+                const INDENT: usize = 16;
+                write!(out, "{}", styled(BOLD, name, INDENT))?;
+                write_wrapped(out, INDENT, PLAIN, &joined)?;
+            }
+            ListingFormat::Json => writeln!(out, "{}", json!({ "encoding": name, "labels": labels }))?,
+            ListingFormat::Markdown => writeln!(out, "| `{name}` | {joined} |")?,
+        }
+    }
+    Ok(())
 }
 
 fn text(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {

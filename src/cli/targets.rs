@@ -11,9 +11,10 @@ use super::policy_args::PolicyArgs;
 use super::{CliError, profiles};
 use crate::name::display::shown;
 use crate::name::reading::Encoding;
-use crate::policy::Policy;
+use crate::policy::config::Config;
 use crate::policy::profile::{Profile, STRICT};
-use crate::policy::rule::Severity;
+use crate::policy::rule::{RuleId, Severity};
+use crate::policy::{Policy, RepairScope};
 use crate::report::Summary;
 use crate::report::baseline::{Baseline, RelativePaths};
 use crate::scan::ScanSettings;
@@ -22,6 +23,18 @@ use crate::scan::ScanSettings;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Targets and known findings")]
 pub struct TargetArgs {
+    #[command(flatten)]
+    selection: TargetSelection,
+    /// Do not list the known findings in FILE, which --write-baseline wrote, and exit as if there were none; verdicts about targets
+    /// count them
+    #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
+    baseline: Option<PathBuf>,
+}
+
+/// The targets, and what of their rules counts; the same for scans and plans, so that both suggest the same names.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Targets")]
+pub struct TargetSelection {
     /// Check against these migration targets (profiles), and count for each the names that it would refuse, change or merge
     #[arg(long = "target", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
     #[arg(hide_possible_values = true, help_heading = None, display_order = 0)]
@@ -29,13 +42,10 @@ pub struct TargetArgs {
     /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
-    /// Report and count only findings of at least this severity
+    /// Lowest severity that counts. `warn` also suggests names for what a target only advises against [default: all are reported, and
+    /// errors and damage get a suggested name]
     #[arg(long, value_name = "SEVERITY", value_enum)]
     min_severity: Option<MinSeverity>,
-    /// Do not list the known findings in FILE, which --write-baseline wrote, and exit as if there were none; verdicts about targets
-    /// count them
-    #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
-    baseline: Option<PathBuf>,
 }
 
 /// The words of `--min-severity`.
@@ -56,19 +66,49 @@ impl From<MinSeverity> for Severity {
     }
 }
 
-impl TargetArgs {
-    /// The policy: targets and profiles together, or `strict` if there are none.
+impl TargetSelection {
+    /// The policy: targets and profiles together, or `strict` if there are none, with the rules for damage unless the configuration disables
+    /// them. `shortens`: names that are too long get shorter ones.
     ///
     /// # Errors
     /// As of [`PolicyArgs::policy`].
-    pub fn policy(&self, args: &PolicyArgs) -> Result<Policy, CliError> {
+    pub fn policy(
+        &self,
+        args: &PolicyArgs,
+        shortens: bool,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<Policy, CliError> {
         let default: &[&Profile] = if self.targets.is_empty() { &[&STRICT] } else { &[] };
-        args.policy_for(default, &self.targets)
+        let mut config = args.config_for(default, &self.targets)?;
+        config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
+        change(&mut config);
+        let min_severity = self.min_severity().unwrap_or(Severity::Error);
+        Ok(args.build(&config)?.with_repairs(RepairScope { min_severity, shortens }))
+    }
+
+    /// The lowest severity that was requested.
+    pub fn min_severity(&self) -> Option<Severity> {
+        self.min_severity.map(Severity::from)
+    }
+
+    /// The prefix of paths on the target, without a separator at its end.
+    pub fn prefix(&self) -> Vec<u8> {
+        self.prefix.as_deref().map(read_prefix).unwrap_or_default()
+    }
+}
+
+impl TargetArgs {
+    /// The policy.
+    ///
+    /// # Errors
+    /// As of [`TargetSelection::policy`].
+    pub fn policy(&self, args: &PolicyArgs) -> Result<Policy, CliError> {
+        self.selection.policy(args, false, |_| {})
     }
 
     /// Whether there are targets.
     pub fn asks_for_targets(&self) -> bool {
-        !self.targets.is_empty()
+        !self.selection.targets.is_empty()
     }
 
     /// The settings of the scan, in which paths of known findings are relative to the roots of `paths`.
@@ -81,13 +121,12 @@ impl TargetArgs {
         paths: &RelativePaths,
     ) -> Result<ScanSettings, CliError> {
         let mut targets: Vec<&'static Profile> = Vec::new();
-        for &target in &self.targets {
+        for &target in &self.selection.targets {
             if !targets.iter().any(|known| known.name == target.name) {
                 targets.push(target);
             }
         }
-        let prefix = self.prefix.as_deref().map(read_prefix).unwrap_or_default();
-        let min_severity = self.min_severity.map(Severity::from);
+        let (prefix, min_severity) = (self.selection.prefix(), self.selection.min_severity());
         let baseline = self.baseline(paths)?;
         Ok(ScanSettings { encoding, targets, prefix, min_severity, baseline, owner_of: None })
     }
@@ -120,7 +159,7 @@ impl TargetArgs {
 }
 
 /// The value of `--prefix` without a separator at its end: one follows in any case, whichever of the two it is.
-pub(super) fn read_prefix(prefix: &OsStr) -> Vec<u8> {
+fn read_prefix(prefix: &OsStr) -> Vec<u8> {
     let bytes = prefix.as_bytes();
     bytes.strip_suffix(b"/").or_else(|| bytes.strip_suffix(b"\\")).unwrap_or(bytes).to_vec()
 }

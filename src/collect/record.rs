@@ -59,11 +59,8 @@ impl CollectedRecord {
         let repair = match (line.repair, line.repair_confidence) {
             (Some(name), Some(confidence)) => {
                 let decoded = read_decoded(line.reading.as_deref(), line.reading_confidence.as_deref())?;
-                Some(SuggestedName {
-                    name: name.into_owned(),
-                    confidence: word(confidence.parse())?,
-                    decoded,
-                })
+                let (name, confidence) = (name.into_owned(), word(confidence.parse())?);
+                Some(SuggestedName { name, confidence, is_shortened: false, decoded })
             }
             (None, None) => None,
             _ => return Err("`repair` and `repair_confidence` belong together".to_owned()),

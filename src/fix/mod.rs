@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod entry;
 pub mod execute;
+pub mod git_index;
 pub mod group;
 pub mod history;
 mod in_order;

@@ -26,7 +26,7 @@ pub use namegate_findings::records::{components, post_order};
 pub use parse::{PlanError, PlanLine, PlanParser};
 
 use crate::policy::Confidence;
-use crate::policy::rule::RuleId;
+use crate::policy::rule::{RuleId, Severity};
 
 /// The format version that is written. Version 1 has no birth times, lengths and modification times of entries; it is read too.
 pub const VERSION: u64 = 2;
@@ -90,6 +90,23 @@ pub struct PlanHeader {
     /// The requested replacement for characters that are not allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<char>,
+    /// The lowest severity that gets a new name, if it was requested; errors and damage in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_severity: Option<Severity>,
+    /// Names that are too long get shorter ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shorten: bool,
+    /// The number of names that were left out because the targets only advise against them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+    /// The number of renames in Git work trees.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub git_renames: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A root: a directory with everything below it, and its own name. The same in a plan and in a journal.
@@ -259,6 +276,10 @@ impl Default for PlanHeader {
             map: None,
             transliterate: false,
             replacement: None,
+            min_severity: None,
+            shorten: false,
+            left_out: 0,
+            git_renames: 0,
         }
     }
 }

@@ -21,8 +21,8 @@ mod root_set;
 mod spill;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::io;
@@ -42,7 +42,8 @@ use self::root_set::RootSet;
 use super::plan::path_in;
 use super::records::{EntryRecord, RecordSorter};
 use crate::name::reading::{Encoding, EncodingCounts};
-use crate::policy::Policy;
+use crate::policy::rule::Severity;
+use crate::policy::{Policy, RepairScope};
 use crate::progress::{NoProgress, Observer};
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
@@ -91,19 +92,25 @@ pub fn propose(
         exclude: request.exclude.clone(),
     };
     let tree = Tree::new(root_set.paths(), scope, request.jobs);
+    let repairs = policy.repairs();
+    let advice = (repairs.min_severity > Severity::Warn)
+        .then(|| policy.clone().with_repairs(RepairScope { min_severity: Severity::Warn, ..repairs }));
     let reader = PlanReader {
-        proposer: NameProposer { policy, settings, jobs: request.jobs },
+        proposer: NameProposer { policy, settings, advice: advice.as_ref(), jobs: request.jobs },
         observer,
         root_set: &root_set,
         found: Mutex::default(),
     };
     tree.read(&|event| reader.handle(event));
     reader.review_encodings(&request.exclude)?;
-    let TreeFindings { lines, linked, failure, .. } = reader.found.into_inner();
+    let TreeFindings { lines, linked, left_out, mut work_trees, failure, .. } = reader.found.into_inner();
     if let Some(failure) = failure {
         return Err(failure);
     }
-    Ok(PlanDraft::new(root_set, request.exclude.clone(), lines.finish()?, linked.finish()?))
+    work_trees.extend(root_set.roots().iter().filter_map(|root| work_tree_above(&root.path)));
+    let mut draft = PlanDraft::new(root_set, request.exclude.clone(), lines.finish()?, linked.finish()?);
+    (draft.left_out, draft.git_renames) = (left_out, draft.count_in(&work_trees)?);
+    Ok(draft)
 }
 
 /// The results of all threads.
@@ -119,6 +126,10 @@ struct TreeFindings {
     tree: EncodingCounts,
     /// Directories with guesses.
     uncertain: UncertainDirectories,
+    /// The number of names that get no new name because the targets only advise against them.
+    left_out: u64,
+    /// The tops of Git work trees.
+    work_trees: BTreeSet<Vec<u8>>,
     /// Why a temporary file cannot be written.
     failure: Option<io::Error>,
 }
@@ -174,6 +185,7 @@ impl PlanReader<'_> {
         let proposals = self.proposer.propose(&batch, &earlier);
         let count = proposals.count();
         self.observer.checked(&batch.dir, batch.count as u64, count as u64);
+        self.found().add_counts(dir, batch.has_work_tree, proposals.left_out);
         // A directory that was listed for the name of a root has links outside of the request.
         let is_linked = batch.has_links && batch.is_whole();
         let has_lines = count > 0 || proposals.long().next().is_some();
@@ -200,6 +212,7 @@ impl PlanReader<'_> {
         };
         let dir = large.dir.clone();
         let path = dir.as_os_str().as_bytes();
+        self.found().add_counts(path, large.has_work_tree, 0);
         let earlier = self.found().above(path);
         let evidence = large.evidence(&earlier);
         let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
@@ -207,6 +220,7 @@ impl PlanReader<'_> {
         let Some(evidence) = evidence else { return Ok(()) };
         let Some(lines) = self.open(path) else { return Ok(()) };
         let proposals = large.propose(evidence, true, &lines)?;
+        self.found().add_counts(path, false, proposals.left_out);
         let begin = || self.found().uncertain.begin(path, large.root_len);
         let uncertain = proposals.is_uncertain.then(begin).transpose()?;
         let take = |lines: &[LineRecord]| self.found().add_lines(path, uncertain, lines);
@@ -326,6 +340,14 @@ impl TreeFindings {
         Ok(())
     }
 
+    /// Adds what a directory says without a line.
+    fn add_counts(&mut self, dir: &[u8], has_work_tree: bool, left_out: u64) {
+        self.left_out += left_out;
+        if has_work_tree {
+            self.work_trees.insert(dir.to_vec());
+        }
+    }
+
     /// Adds lines of a directory. `uncertain` is its number, if it is uncertain.
     fn add_lines(&mut self, dir: &[u8], uncertain: Option<u64>, lines: &[LineRecord]) -> io::Result<()> {
         let Self { lines: certain, uncertain: others, .. } = self;
@@ -368,6 +390,12 @@ impl UncertainDirectories {
     fn key(number: u64, rest: &[u8]) -> Vec<u8> {
         [&number.to_be_bytes()[..], rest].concat()
     }
+}
+
+/// The Git work tree in which `root` is, if its top is above.
+fn work_tree_above(root: &[u8]) -> Option<Vec<u8>> {
+    let mut above = Path::new(OsStr::from_bytes(root)).ancestors().skip(1);
+    above.find(|dir| dir.join(".git").exists()).map(|dir| dir.as_os_str().as_bytes().to_vec())
 }
 
 /// A path on the target.

@@ -32,6 +32,8 @@ pub struct Summary {
     pub unreadable: u64,
     /// Entries that were gone before they were read.
     pub vanished: u64,
+    /// Names with findings that are inside repositories of version control.
+    pub in_repositories: u64,
     /// The run was stopped before everything was checked.
     pub was_interrupted: bool,
     /// Nobody reads the report any more, and the run ended for that reason. The summary has what was counted until then.
@@ -169,6 +171,7 @@ impl Summary {
         self.insecure += part.insecure;
         self.unreadable += part.unreadable;
         self.vanished += part.vanished;
+        self.in_repositories += part.in_repositories;
         self.collisions += part.collisions;
         self.lost_or_changed += part.lost_or_changed;
         for (rule, counts) in part.rules {

@@ -234,6 +234,10 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
         let vanished = counted(summary.vanished, "entry", "entries");
         let _ = writeln!(text, "{vanished} vanished while the scan ran");
     }
+    if summary.in_repositories > 0 {
+        let names = counted(summary.in_repositories, "name is", "names are");
+        let _ = writeln!(text, "{names} inside repositories, which new names would damage");
+    }
     text
 }
 

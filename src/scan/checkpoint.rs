@@ -230,7 +230,7 @@ impl StoredSuggestion {
         let Self { name, confidence, decoded } = self;
         let decoded = decoded.map(|(how, confidence)| Ok(DecodedAs { how: how.parse()?, confidence }));
         let decoded = decoded.transpose().map_err(|error: NotLegacy| error.to_string())?;
-        Ok(SuggestedName { name, confidence, decoded })
+        Ok(SuggestedName { name, confidence, is_shortened: false, decoded })
     }
 }
 

@@ -10,6 +10,7 @@ pub mod git;
 pub mod group;
 pub mod list;
 pub mod mounts;
+pub mod repository;
 mod roots;
 pub mod scope;
 pub mod tree;
@@ -159,6 +160,10 @@ pub struct DirectoryBatch {
     pub count: usize,
     /// Whether a symbolic link is among the names, or may be; set only by [`tree::Tree`].
     pub has_links: bool,
+    /// Whether the directory is inside a repository of version control. No names are suggested there.
+    pub in_repository: bool,
+    /// Whether the directory is the top of a Git work tree; set only by [`tree::Tree`].
+    pub has_work_tree: bool,
     /// Other entries of the directory.
     pub siblings: SiblingNames,
 }
@@ -182,6 +187,8 @@ impl DirectoryBatch {
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
         Self {
             container: None,
+            in_repository: repository::is_metadata(&dir),
+            has_work_tree: false,
             dir,
             root_len,
             names: Arena::new(),
@@ -196,7 +203,8 @@ impl DirectoryBatch {
     /// An empty batch for the same directory.
     pub fn without_names(&self) -> Self {
         let container = self.container.clone();
-        Self { container, names: self.names.empty_like(), ..Self::new(self.dir.clone(), self.root_len) }
+        let (names, in_repository) = (self.names.empty_like(), self.in_repository);
+        Self { container, names, in_repository, ..Self::new(self.dir.clone(), self.root_len) }
     }
 
     /// The directory in the form that the policy checks; `prefix` comes before each path on the target.
@@ -322,6 +330,7 @@ impl DirectoryBatch {
             dir: self.dir.as_os_str().as_bytes(),
             container: self.container.as_ref(),
             locations: &self.locations,
+            in_repository: self.in_repository,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{DirectoryBatch, Fault, SiblingNames};
+use super::{DirectoryBatch, Fault, SiblingNames, repository};
 use crate::name::arena::Arena;
 
 /// The paths of a tree source, resolved.
@@ -30,6 +30,8 @@ pub(super) struct TreeRoot {
     pub(super) prefix_len: usize,
     /// The device of its file system.
     pub(super) device: u64,
+    /// Whether it is inside a repository.
+    pub(super) in_repository: bool,
 }
 
 impl RootPaths {
@@ -43,7 +45,8 @@ impl RootPaths {
                 Ok(meta) if meta.is_dir() => {
                     if known.insert((meta.dev(), meta.ino())) {
                         let (path, device) = (path.clone(), meta.dev());
-                        roots.trees.push(TreeRoot { prefix_len: prefix_len(&path), path, device });
+                        let (prefix_len, in_repository) = (prefix_len(&path), repository::is_within(&path));
+                        roots.trees.push(TreeRoot { path, prefix_len, device, in_repository });
                     }
                 }
                 Ok(_) => {}

@@ -266,7 +266,7 @@ mod tests {
         std::fs::write(dir.path().join("elsewhere/secret"), "").unwrap();
         std::os::unix::fs::symlink("elsewhere", dir.path().join("link")).unwrap();
         let seen = |name: Option<&str>, path: PathBuf| {
-            let root = TreeRoot { prefix_len: 0, path, device: 0 };
+            let root = TreeRoot { prefix_len: 0, path, device: 0, in_repository: false };
             let work = Work { name: name.map(OsString::from), ..Work::root(&root) };
             let names = Mutex::new(0);
             let found = work.read(&WalkOptions::default(), &|event| {

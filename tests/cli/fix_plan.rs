@@ -275,7 +275,7 @@ fn characters_of_smb_mappings_are_taken_for_what_they_stand_for_or_put_in_their_
     assert_eq!(new(&["--map", "sfu"]), ["a\"b", "sfu:"]);
     assert_eq!(new(&["--map", "catia"]), ["<catia>"]);
     assert_eq!(new(&["--map", "to-sfm", "--profile", "windows,security"]), ["plain\u{F022}"]);
-    assert_eq!(new(&["--map", "sfm", "--profile", "windows"]), ["a_b", "plain_"]);
+    assert_eq!(new(&["--map", "sfm", "--profile", "windows"]), ["a_b", "plain"]);
     assert_eq!(planned(dir.path(), &["--map", "sfm"]).header.map.as_deref(), Some("sfm"));
 }
 

@@ -14,6 +14,7 @@ mod counts;
 mod engines;
 mod explain;
 mod fix_conversion;
+mod fix_defaults;
 mod fix_plan;
 mod fix_table;
 #[cfg(feature = "git")]

@@ -139,7 +139,7 @@ fn file_systems_mounted_in_a_tree_are_changed_only_on_request() {
         .unwrap();
     assert_eq!(status(&output), 1, "{}", messages(&output));
     assert!(mounted.0.join("f").exists());
-    let output = namegate(dir.path()).args(["fix", "undo", "--last"]).output().unwrap();
+    let output = namegate(dir.path()).args(["fix", "undo", "--last", "--yes"]).output().unwrap();
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(mounted.0.join(OsStr::from_bytes(b"f\xFF")).exists());
 }
@@ -199,7 +199,7 @@ fn a_user_without_privileges_renames_what_is_theirs_and_reads_no_more_than_renam
     let journals: Vec<_> = fs::read_dir(dir.path().join("namegate/journals")).unwrap().collect();
     let journal = journals[0].as_ref().unwrap().metadata().unwrap();
     assert_eq!((journals.len(), journal.mode() & 0o777, journal.uid()), (1, 0o600, NOBODY));
-    let output = run(&[OsStr::new("undo"), OsStr::new("--last")]);
+    let output = run(&[OsStr::new("undo"), OsStr::new("--last"), OsStr::new("--yes")]);
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(root.join(OsStr::from_bytes(b"own\xFF")).exists());
 }

@@ -90,7 +90,7 @@ fn a_plan_is_applied_shown_by_status_and_undone() {
     );
     assert_eq!(object["left"][0]["old_hex"], "676f6e65");
 
-    let output = fix(dir.path(), &["undo", "--last"]);
+    let output = fix(dir.path(), &["undo", "--last", "--yes"]);
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert!(messages(&output).contains("4 names and link targets restored."), "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
@@ -101,7 +101,7 @@ fn a_plan_is_applied_shown_by_status_and_undone() {
         messages(&output)
     );
     // Nothing is left to undo.
-    let output = fix(dir.path(), &["undo", "--last"]);
+    let output = fix(dir.path(), &["undo", "--last", "--yes"]);
     assert_eq!(status(&output), 2);
     assert!(messages(&output).contains("has changes to undo"), "{}", messages(&output));
 }
@@ -152,7 +152,7 @@ fn renames_that_are_less_certain_than_requested_are_left_out_and_counted() {
     let again = run(&["apply", "plan", "--yes"], 0, "0 entries renamed");
     assert!(!again.contains("left out"), "{again}");
     for _ in 0..2 {
-        run(&["undo", "--last"], 0, "restored");
+        run(&["undo", "--last", "--yes"], 0, "restored");
     }
     assert_eq!(names(&snapshot(&root)), names(&before));
     run(&["apply", "plan", "--resume", "--at-least", "guess"], 2, "cannot be used with");
@@ -177,7 +177,7 @@ fn the_root_of_a_plan_can_be_renamed_itself() {
     let journals = fs::read_dir(dir.path().join("namegate/journals")).unwrap().count();
     assert_eq!(journals, 2);
     // The newest journal has no changes, so the one before is undone.
-    let output = fix(dir.path(), &["undo", "--last"]);
+    let output = fix(dir.path(), &["undo", "--last", "--yes"]);
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
 }
@@ -245,7 +245,7 @@ fn is_interrupted_and_resumed(count: usize) -> bool {
     let output = fix(dir.path(), &["apply", "plan", "--resume"]);
     assert_eq!(status(&output), 0, "nothing is left to be resumed");
     assert!(messages(&output).contains("Nothing to do: the plan is done"), "{}", messages(&output));
-    let output = fix(dir.path(), &["undo", "--last"]);
+    let output = fix(dir.path(), &["undo", "--last", "--yes"]);
     assert_eq!(status(&output), 0, "{}", messages(&output));
     assert_eq!(names(&snapshot(&root)), names(&before));
     true
@@ -282,7 +282,7 @@ fn is_killed_in_a_batch(count: usize) -> bool {
             return false;
         }
         if is_undone {
-            let output = fix(dir.path(), &["undo", "--last"]);
+            let output = fix(dir.path(), &["undo", "--last", "--yes"]);
             assert_eq!(status(&output), 0, "{}", messages(&output));
             assert_eq!(names(&snapshot(&root)), names(&before));
             continue;
@@ -290,7 +290,7 @@ fn is_killed_in_a_batch(count: usize) -> bool {
         let output = fix(dir.path(), &["apply", "plan", "--resume"]);
         assert_eq!(status(&output), 0, "{}", messages(&output));
         assert!(snapshot(&root).keys().all(|name| name.starts_with(b"new ")));
-        let output = fix(dir.path(), &["undo", "--last"]);
+        let output = fix(dir.path(), &["undo", "--last", "--yes"]);
         assert_eq!(status(&output), 0, "{}", messages(&output));
         assert_eq!(names(&snapshot(&root)), names(&before));
     }
@@ -321,7 +321,7 @@ fn few_descriptors_are_enough_for_any_number_of_threads() {
         assert_eq!(status(&output), 0, "{args:?}: {}", messages(&output));
         assert!(messages(&output).contains("60 "), "{args:?}: {}", messages(&output));
     }
-    let output = run(&["fix", "undo", "--last"]);
+    let output = run(&["fix", "undo", "--last", "--yes"]);
     assert_eq!(status(&output), 0, "{}", messages(&output));
 }
 
@@ -353,7 +353,7 @@ fn errors_are_reported_and_nothing_is_changed() {
         (&["undo"], "required"),
         (&["undo", "none"], "none: No such file"),
         (&["undo", "plan"], "plan: not a journal"),
-        (&["undo", "--last"], "has changes to undo"),
+        (&["undo", "--last", "--yes"], "has changes to undo"),
         (&["status", "plan"], "plan: not a journal"),
     ] {
         let output = fix(dir.path(), args);

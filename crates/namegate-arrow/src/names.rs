@@ -147,5 +147,5 @@ fn suggest(item: &[u8], shape: Shape, policy: &Policy) -> Option<SuggestedName> 
     if shape == Shape::Key && item.ends_with(b"/") {
         name.push('/');
     }
-    Some(SuggestedName { name, confidence: confidence?, decoded: None })
+    Some(SuggestedName { name, confidence: confidence?, is_shortened: false, decoded: None })
 }

@@ -114,6 +114,7 @@
 pub mod check;
 pub mod gate;
 pub mod name;
+mod nearest;
 pub mod policy;
 
 /// Runs the examples of the README as doc tests.

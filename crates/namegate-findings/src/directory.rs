@@ -57,12 +57,14 @@ pub struct LocatedNames<'n> {
     pub container: Option<&'n Arc<Container>>,
     /// The location of each name, in the order of the arena and then of the names that contain a NUL.
     pub locations: &'n Locations,
+    /// Whether the directory is inside a repository of version control: no names are suggested, because renaming would damage it.
+    pub in_repository: bool,
 }
 
 impl<'n> LocatedNames<'n> {
     /// Names without a container and without locations.
     pub fn new(names: DirectoryNames<'n>, dir: &'n [u8]) -> Self {
-        Self { names, dir, container: None, locations: &Locations::None }
+        Self { names, dir, container: None, locations: &Locations::None, in_repository: false }
     }
 }
 
@@ -152,7 +154,7 @@ impl<'s> DirectoryScan<'s> {
             }
         }
         let mut repairs = match checked {
-            _ if !self.has_messages() => BTreeMap::new(),
+            _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
             CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.encoding),
             CheckedNames::Suspects { in_use, used, hint } => {
                 let hint = hint.or(self.encoding.map(EncodingHint::Given));

@@ -14,6 +14,8 @@ use nix::unistd::geteuid;
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
 use crate::fix::apply::{ApplyOptions, ApplyTally, BATCH_SIZE, apply, rehearse};
+use crate::fix::git_index::{self, WorkTree};
+use crate::fix::group::Direction;
 use crate::fix::journal::{Journal, JournalContents, JournalHeader, VERSION, journal_dir, read_header};
 use crate::fix::plan::PlanHeader;
 use crate::fix::roots::PlanRoots;
@@ -34,6 +36,7 @@ Examples:
   namegate fix apply plan.jsonl               # show what would be done
   namegate fix apply plan.jsonl --yes
   namegate fix apply plan.jsonl --yes --at-least guess
+  namegate fix apply plan.jsonl --yes --git   # also in Git's index
   namegate fix apply plan.jsonl --resume      # continue a killed or interrupted run
   namegate fix undo --last
 
@@ -73,6 +76,9 @@ pub struct ApplyArgs {
     /// Keep the original name of each file and directory in its attribute `user.namegate.original-name`.
     #[arg(long)]
     keep_original: bool,
+    /// Change the paths in Git's index too, as `git mv` does; nothing is committed.
+    #[arg(long)]
+    git: bool,
     /// Include file systems that are mounted below the roots of the plan.
     #[arg(long)]
     cross_file_systems: bool,
@@ -175,8 +181,48 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         writeln!(out, "To undo the changes: namegate fix undo {place}")?;
         return Ok(status);
     }
+    let is_git_done = !header.git || write_index_changes(&journal, Direction::Apply, out)?;
+    if !header.git && plan.header.git_renames > 0 {
+        writeln!(
+            out,
+            "Git does not know the new names: `git add -A` in each work tree, or --git next time."
+        )?;
+    }
     writeln!(out, "The journal is {place}. To undo all changes: namegate fix undo {place}")?;
-    Ok(status(&tally))
+    Ok(if is_git_done { status(&tally) } else { ExitStatus::Findings })
+}
+
+/// Changes the index of each Git work tree, and reports whether that succeeded.
+pub(super) fn write_index_changes(
+    journal: &Journal,
+    direction: Direction,
+    out: &mut dyn Write,
+) -> Result<bool, CliError> {
+    let contents = JournalContents::read(journal.path()).map_err(|error| about(journal.path(), error))?;
+    let mut is_done = true;
+    for WorkTree { top, changed } in
+        git_index::update(&contents, journal.file(), direction).map_err(CliError::new)?
+    {
+        match changed {
+            Ok(count) => {
+                let paths = counted(count as u64, "path", "paths");
+                writeln!(
+                    out,
+                    "{paths} changed in the index of {}; `git commit` is left to you.",
+                    shown(&top)
+                )?;
+            }
+            Err(error) => {
+                is_done = false;
+                writeln!(
+                    anstream::stderr(),
+                    "namegate: {}: cannot change Git's index: {error}; `git add -A` does it",
+                    shown(&top)
+                )?;
+            }
+        }
+    }
+    Ok(is_done)
 }
 
 /// Opens the plan. Root applies only plans that belong to root or to the user who called sudo(8), and that nobody else can write:
@@ -318,6 +364,7 @@ impl ApplyArgs {
             keep_times: self.keep_times,
             keep_original: self.keep_original,
             cross_file_systems: self.cross_file_systems,
+            git: self.git,
         })
     }
 
@@ -341,12 +388,25 @@ impl ApplyArgs {
                 })?
             }
         };
-        Journal::create(&path, header, &NoProgress).map_err(|error| {
-            CliError::new(format_args!(
-                "cannot create the journal '{}': {error}; nothing was changed",
-                shown(&path)
-            ))
-        })
+        let check = (header.plan_bytes, header.plan_check.clone());
+        let journal = Journal::create(&path, header, &NoProgress).map_err(|error| {
+            let known = read_header(&path).filter(|known| (known.plan_bytes, &known.plan_check) == (check.0, &check.1));
+            let (plan, place) = (shown(&self.plan), shown(&path));
+            let hint = match known {
+                Some(_) => format!(
+                    "\nIt is the journal of an earlier run of this plan. To continue: namegate fix apply {plan} --resume \
+                     --journal {place}\nTo undo the changes: namegate fix undo {place}"
+                ),
+                None => String::new(),
+            };
+            CliError::new(format!("cannot create the journal '{place}': {error}; nothing was changed{hint}"))
+        })?;
+        if self.journal.is_some()
+            && let Some(dir) = journal_dir::find()
+        {
+            journal_dir::add(&dir, &path, Timestamp::now());
+        }
+        Ok(journal)
     }
 
     /// Opens the journal of a killed or interrupted run, or else of a run that came to its end.

@@ -1,6 +1,5 @@
 //! `namegate fix plan`: writes a plan that can be edited.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
@@ -14,7 +13,7 @@ use crate::cli::format::FormatArgs;
 use crate::cli::output::{OutputFile, cannot_write};
 use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
-use crate::cli::targets::read_prefix;
+use crate::cli::targets::TargetSelection;
 use crate::fix::plan::{PlanHeader, Retarget};
 use crate::fix::plan_table::PlanTableWriter;
 use crate::fix::propose::char_table::{self, CharTable};
@@ -26,7 +25,6 @@ use crate::name::reading::{Encoding, NotLegacy};
 use crate::name::substitutes::KnownMap;
 use crate::policy::Policy;
 use crate::policy::config::Config;
-use crate::policy::profile::STRICT;
 use crate::policy::rule::{RuleId, Severity};
 use crate::source::scope::Exclude;
 use crate::sys::process::processors;
@@ -38,13 +36,16 @@ Examples:
   namegate fix plan /srv/share -o plan.jsonl                # write the plan
   namegate fix plan /srv/share -o plan.csv                  # write the plan as a table
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
-  namegate fix plan /data --profile windows,macos --normalize nfc -o plan.jsonl
+  namegate fix plan /data --target windows,macos --normalize nfc -o plan.jsonl
+  namegate fix plan /data --target s3 --min-severity warn   # also what S3 only advises against
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
   namegate fix plan /data --profile windows --map to-rclone -o plan.jsonl
   namegate fix plan /old --transliterate --replacement - -o plan.jsonl
 
 Nothing is renamed. The plan is JSON Lines, or CSV for spreadsheets: delete the lines of names to keep, or change a `new`. Renames come deepest first, \
 symbolic links with a new target last.
+
+A plan has names with errors and damaged names. What a target only advises against is counted, and --min-severity warn includes it.
 
 Names in UTF-8 are never converted to another encoding. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
 
@@ -57,7 +58,7 @@ pub struct PlanArgs {
     /// Files and directories to check: their own names, and everything below a directory.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Encoding of names that are not UTF-8; `auto` guesses it for each directory.
+    /// Encoding of names that are not UTF-8 (`namegate rules --encodings` lists all); `auto` guesses it for each directory.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     encoding: EncodingArg,
     /// Replace characters by a table: FILE with a line `CHARACTER -> REPLACEMENT` for each, or a MAPPING for the characters that
@@ -70,6 +71,9 @@ pub struct PlanArgs {
     /// Character instead of those that are not allowed [default: `_`, or another one if `_` is not allowed].
     #[arg(long, value_name = "CHARACTER")]
     replacement: Option<char>,
+    /// Shorten names that are too long. They keep their beginning, end and extension, and are guesses.
+    #[arg(long)]
+    shorten: bool,
     /// Write the plan to FILE, which appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -81,6 +85,8 @@ pub struct PlanArgs {
     /// Progress on standard error.
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
     progress: ProgressMode,
+    #[command(flatten)]
+    target: TargetSelection,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -103,9 +109,6 @@ struct TreeArgs {
     /// Include file systems that are mounted below a PATH.
     #[arg(long)]
     cross_file_systems: bool,
-    /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
-    #[arg(long, value_name = "PATH")]
-    prefix: Option<OsString>,
 }
 
 /// The output format.
@@ -220,7 +223,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         written.and_then(|()| file.finish()).map_err(|error| cannot_write(path, &error))?;
     }
     if format != PlanFormat::Json && (format != PlanFormat::Csv || args.output.is_some()) {
-        show::write_counts(out, &draft, &retargets)?;
+        show::write_counts(out, &draft, &retargets, &policy)?;
     }
     Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
 }
@@ -253,15 +256,14 @@ impl FinishedPlan<'_> {
 }
 
 impl PlanArgs {
-    /// The policy, with `mojibake` unless the configuration disables it, and without the rules that the mapping breaks.
+    /// The policy, without the rules that the mapping breaks.
     fn policy(&self, conversion: &NameConversion) -> Result<Policy, CliError> {
-        let mut config = self.policy.config(&[&STRICT])?;
-        config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
-        if conversion.map.as_ref().is_some_and(CharMap::makes_private_use) {
-            config.severities.insert(RuleId::SmbPrivateUse, None);
-            config.severities.insert(RuleId::PrivateUse, None);
-        }
-        let policy = self.policy.build(&config)?;
+        let policy = self.target.policy(&self.policy, self.shorten, |config| {
+            if conversion.map.as_ref().is_some_and(CharMap::makes_private_use) {
+                config.severities.insert(RuleId::SmbPrivateUse, None);
+                config.severities.insert(RuleId::PrivateUse, None);
+            }
+        })?;
         let Some(replacement) = self.replacement else { return Ok(policy) };
         policy.with_replacement(replacement).ok_or_else(|| {
             let replacement = shown(Path::new(&replacement.to_string())).to_string();
@@ -272,13 +274,12 @@ impl PlanArgs {
     }
 
     fn settings(&self) -> Result<PlanSettings, CliError> {
-        let prefix = self.tree.prefix.as_deref().map(read_prefix).unwrap_or_default();
         let conversion = NameConversion {
             map: self.map.as_deref().map(read_map).transpose()?,
             transliterates: self.transliterate,
             replacement: self.replacement.unwrap_or('_'),
         };
-        Ok(PlanSettings { encoding: self.encoding.0, conversion, prefix })
+        Ok(PlanSettings { encoding: self.encoding.0, conversion, prefix: self.target.prefix() })
     }
 
     fn request(&self) -> Result<PlanRequest, CliError> {
@@ -304,6 +305,10 @@ impl PlanArgs {
             map: settings.conversion.map.as_ref().map(CharMap::to_string),
             transliterate: self.transliterate,
             replacement: self.replacement,
+            min_severity: Some(policy.repairs().min_severity).filter(|least| *least != Severity::Error),
+            shorten: self.shorten,
+            left_out: draft.left_out,
+            git_renames: draft.git_renames,
             ..PlanHeader::default()
         }
     }

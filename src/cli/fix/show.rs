@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::fix::plan::{Rename, Retarget, Skipped, path_in};
 use crate::fix::propose::{DirectoryPlan, DraftCounts, PlanDraft};
 use crate::name::display::display;
-use crate::policy::Confidence;
 use crate::policy::rule::RuleId;
-use crate::report::layout::{BOLD, DIM, DOUBT, GOOD, PLAIN, WARN, counted, styled};
+use crate::policy::{Confidence, Policy};
+use crate::report::layout::{BOLD, DIM, DOUBT, GOOD, PLAIN, WARN, counted, grouped, styled};
 
 /// The space between two columns.
 const GAP: usize = 2;
@@ -66,7 +66,12 @@ pub fn write_table(
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn write_counts(out: &mut dyn Write, draft: &PlanDraft, retargets: &[Retarget]) -> io::Result<()> {
+pub fn write_counts(
+    out: &mut dyn Write,
+    draft: &PlanDraft,
+    retargets: &[Retarget],
+    policy: &Policy,
+) -> io::Result<()> {
     let DraftCounts { renames, skipped } = draft.counts()?;
     let mut counts = counted(renames, "rename", "renames");
     if !retargets.is_empty() {
@@ -75,7 +80,30 @@ pub fn write_counts(out: &mut dyn Write, draft: &PlanDraft, retargets: &[Retarge
     if skipped > 0 {
         counts += &format!(", {} without a new name", counted(skipped, "entry", "entries"));
     }
-    writeln!(out, "{counts}")
+    writeln!(out, "{counts}")?;
+    for (why, count) in draft.skip_reasons()? {
+        writeln!(out, "  {count}: {why}")?;
+    }
+    if draft.git_renames > 0 {
+        let renames = counted(draft.git_renames, "rename is", "renames are");
+        writeln!(out, "{renames} in Git work trees; `fix apply --git` changes Git's index too")?;
+    }
+    if draft.left_out > 0 {
+        let profiles: Vec<&str> = policy.profiles().iter().map(|profile| profile.name).collect();
+        let who = match &*profiles {
+            [] => "the policy only advises".to_owned(),
+            [one] => format!("{one} only advises"),
+            many => format!("{} only advise", many.join(", ")),
+        };
+        let (names, were, them) =
+            if draft.left_out == 1 { ("name", "was", "it") } else { ("names", "were", "them") };
+        let count = grouped(draft.left_out);
+        writeln!(
+            out,
+            "{count} {names} that {who} against {were} left out; --min-severity warn includes {them}"
+        )?;
+    }
+    Ok(())
 }
 
 fn names(rules: &[RuleId]) -> String {

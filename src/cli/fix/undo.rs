@@ -1,21 +1,27 @@
 //! `namegate fix undo`: restores the names.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
 
-use super::apply::list_journals;
+use super::apply::{list_journals, write_index_changes};
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::journal::{Journal, JournalContents};
+use crate::fix::execute::describe_remaining;
+use crate::fix::group::Direction;
+use crate::fix::journal::{FailedEntry, Journal, JournalContents};
+use crate::fix::plan::path_in;
 use crate::fix::status::JournalPhase;
 use crate::fix::undo::undo;
-use crate::name::display::shown;
+use crate::name::display::{display, shown};
+use crate::progress::Remaining;
 use crate::report::layout::counted;
 use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
-  namegate fix undo --last            # undo the last run
+  namegate fix undo --last            # undo the last run, after a question
+  namegate fix undo --last --dry-run  # show what that would restore
   namegate fix undo journal.jsonl     # undo the run of this journal
 
 Names are restored byte for byte. Entries that were removed or replaced stay, and nothing is ever overwritten; each such \
@@ -33,6 +39,12 @@ pub struct UndoArgs {
     /// Use the newest journal with changes to undo.
     #[arg(long, conflicts_with = "journal")]
     last: bool,
+    /// Undo the last run without a question.
+    #[arg(short, long)]
+    yes: bool,
+    /// Show what would be restored, and change nothing.
+    #[arg(short = 'n', long, conflicts_with = "yes")]
+    dry_run: bool,
 }
 
 /// Runs the command.
@@ -50,6 +62,16 @@ pub fn run(args: &UndoArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         writeln!(out, "Nothing to do: the changes in {} are undone already.", shown(&path))?;
         return Ok(ExitStatus::Clean);
     }
+    if args.dry_run {
+        return show_changes(&contents, journal.file(), &path, out);
+    }
+    if args.journal.is_none() && !args.yes {
+        write_run(&contents, &path, &mut anstream::stderr())?;
+        if !is_confirmed()? {
+            writeln!(out, "Nothing was changed. To undo without a question: namegate fix undo --last --yes")?;
+            return Ok(ExitStatus::Findings);
+        }
+    }
     let started = timestamp_of_now();
     let progress = TerminalProgress::for_changes(out, contents.lines());
     let undone = progress.run(|| undo(&mut journal, &contents, started, &progress));
@@ -63,7 +85,59 @@ pub fn run(args: &UndoArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         writeln!(out, "Interrupted. To continue: namegate fix undo {}", shown(&path))?;
         return Ok(status);
     }
-    Ok(if tally.remaining == 0 { ExitStatus::Clean } else { ExitStatus::Findings })
+    let is_git_done = !contents.header.git || write_index_changes(&journal, Direction::Undo, out)?;
+    Ok(if tally.remaining == 0 && is_git_done { ExitStatus::Clean } else { ExitStatus::Findings })
+}
+
+/// Writes which run is undone.
+fn write_run(contents: &JournalContents, path: &Path, out: &mut dyn Write) -> io::Result<()> {
+    let header = &contents.header;
+    let roots: Vec<String> = header.roots.iter().map(|root| display(&root.path).to_string()).collect();
+    writeln!(out, "tree     {}", roots.join(", "))?;
+    writeln!(out, "journal  {}", shown(path))?;
+    writeln!(out, "started  {}", display(header.started.as_bytes()))?;
+    writeln!(out, "changes  {}", counted(contents.lines(), "name or link target", "names and link targets"))
+}
+
+/// Asks on standard error. The end of standard input means no.
+fn is_confirmed() -> io::Result<bool> {
+    let mut err = anstream::stderr();
+    write!(err, "Restore the old names? [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Writes what would be restored.
+fn show_changes(
+    contents: &JournalContents,
+    file: &File,
+    path: &Path,
+    out: &mut (dyn Write + Send),
+) -> Result<ExitStatus, CliError> {
+    write_run(contents, path, out)?;
+    for at in (0..contents.batches.len()).rev() {
+        let batch = contents.read_batch(file, at).map_err(CliError::new)?;
+        let state = &contents.batches[at];
+        let has_failed = |failed: &Option<Vec<FailedEntry>>, entry: usize| {
+            failed.iter().flatten().any(|failed| failed.entry == entry)
+        };
+        for (number, entry) in batch.entries.iter().enumerate().rev() {
+            let is_undone = state.undone.is_some() && !has_failed(&state.undone, number);
+            if has_failed(&state.done, number) || is_undone {
+                continue;
+            }
+            let directory = &batch.directories[entry.directory()];
+            for Remaining { directory, old, new, .. } in
+                describe_remaining(directory, entry, "", Direction::Undo)
+            {
+                writeln!(out, "  {} -> {}", display(&path_in(&directory, &old)), display(&new))?;
+            }
+        }
+    }
+    writeln!(out, "Nothing was changed.")?;
+    Ok(ExitStatus::Clean)
 }
 
 /// Reports whether nothing is left to undo.

@@ -3,8 +3,8 @@
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{self, Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -28,6 +28,13 @@ pub fn new_path(dir: &Path, now: Timestamp) -> io::Result<PathBuf> {
     Ok(dir.join(format!("{}-{random:08x}.{EXTENSION}", now.strftime("%Y%m%dT%H%M%SZ"))))
 }
 
+/// Adds the journal `path`, which is elsewhere, to the journals in `dir`. The link may fail: then the journal is found by its path alone.
+pub fn add(dir: &Path, path: &Path, now: Timestamp) {
+    if let (Ok(path), Ok(link)) = (path::absolute(path), new_path(dir, now)) {
+        let _ = symlink(path, link);
+    }
+}
+
 /// The journals in `dir`, the newest first; none if `dir` does not exist.
 ///
 /// # Errors
@@ -40,8 +47,15 @@ pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == EXTENSION) {
-            found.push((fs::metadata(&path).and_then(|meta| meta.modified()).ok(), path));
+        if path.extension().is_none_or(|extension| extension != EXTENSION) {
+            continue;
+        }
+        let modified = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+        match fs::read_link(&path) {
+            // A journal elsewhere that is gone.
+            Ok(_) if modified.is_none() => {}
+            Ok(elsewhere) => found.push((modified, elsewhere)),
+            Err(_) => found.push((modified, path)),
         }
     }
     // The name has the start of the run in seconds; the modification time decides which journal was written last.

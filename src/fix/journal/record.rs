@@ -104,6 +104,9 @@ pub struct JournalHeader {
     pub keep_original: bool,
     /// File systems that are mounted below the roots are included.
     pub cross_file_systems: bool,
+    /// Git's index gets the new names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub git: bool,
 }
 
 /// An entry of a batch that failed.

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::name::display::display;
+use crate::name::scalar::is_invisible;
 
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -86,17 +87,27 @@ impl CharTable {
         Ok(Self { name: name.to_owned(), replacements })
     }
 
-    /// The name with its characters replaced; `None` if no character is in the table.
+    /// The name with its characters replaced, each with the invisible characters that belong to it; `None` if no character is in the
+    /// table.
     pub fn apply(&self, name: &str) -> Option<String> {
         let mut mapped = String::with_capacity(name.len());
         let mut is_changed = false;
+        // Whether what belongs to the character before is left out.
+        let mut is_replaced = false;
         for c in name.chars() {
+            let belongs = is_invisible(c) && !c.is_control() || is_emoji_modifier(c);
             match self.replacements.get(&c) {
                 Some(replacement) => {
-                    is_changed = true;
+                    (is_changed, is_replaced) = (true, true);
+                    // Nothing is left to be joined.
+                    mapped.truncate(mapped.trim_end_matches(JOINER).len());
                     mapped.push_str(replacement);
                 }
-                None => mapped.push(c),
+                None if is_replaced && belongs => {}
+                None => {
+                    is_replaced = false;
+                    mapped.push(c);
+                }
             }
         }
         is_changed.then_some(mapped)
@@ -107,6 +118,14 @@ impl CharTable {
         let is_private = |c: char| matches!(c, '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..);
         self.replacements.values().any(|replacement| replacement.contains(is_private))
     }
+}
+
+/// ZERO WIDTH JOINER.
+const JOINER: char = '\u{200D}';
+
+/// Whether `c` is a skin tone of the emoji before it.
+fn is_emoji_modifier(c: char) -> bool {
+    matches!(c, '\u{1F3FB}'..='\u{1F3FF}')
 }
 
 /// The character and the replacement of a line; `None` for an empty line and a comment.
@@ -172,6 +191,19 @@ mod tests {
         assert!(!table.makes_private_use());
         assert!(parse(": -> U+F022").unwrap().makes_private_use());
         assert_eq!(parse("").unwrap().apply("a:b"), None);
+    }
+
+    #[test]
+    fn a_character_is_replaced_with_the_invisible_ones_that_belong_to_it() {
+        let table = parse("\u{1F468} ->\n\u{1F3F4} -> flag").unwrap();
+        for (name, expected) in [
+            ("\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F468}.txt", "\u{1F469}.txt"),
+            ("\u{1F468}\u{200D}\u{1F468}", ""),
+            ("a\u{1F468}\u{1F3FD}\u{FE0F}b", "ab"),
+            ("\u{1F3F4}\u{E0067}\u{E0062}\u{E007F}", "flag"),
+        ] {
+            assert_eq!(table.apply(name).as_deref(), Some(expected), "{name:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::map::CharMap;
+use crate::name::scalar::is_invisible;
 use crate::policy::Confidence;
 
 /// The conversions to make.
@@ -42,7 +43,7 @@ impl NameConversion {
             && let Some(mapped) = map.apply(&text)
         {
             steps.push(format!("map {map}"));
-            confidence = map.confidence();
+            confidence = map.confidence(&text);
             text = mapped.into();
         }
         if self.transliterates
@@ -53,7 +54,8 @@ impl NameConversion {
             text = ascii.into();
         }
         // A name that would vanish stays.
-        let is_changed = text != name && !matches!(&*text, "" | "." | "..");
+        let is_shown = text.chars().any(|c| !is_invisible(c));
+        let is_changed = text != name && is_shown && !matches!(&*text, "." | "..");
         is_changed.then(|| ConvertedName { text: text.into_owned(), confidence, reading: steps.join(", ") })
     }
 }

@@ -1,6 +1,6 @@
 //! Suggests names for the entries of one directory. Pure: the entries are looked up later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(super) struct DirectoryProposals<'d> {
     suggestions: Option<Suggestions<'d>>,
     /// Whether more evidence could make a guessed encoding likely, or change it.
     pub(super) is_uncertain: bool,
+    /// The number of names that get no new name because the targets only advise against them.
+    pub(super) left_out: u64,
 }
 
 struct Suggestions<'d> {
@@ -33,6 +35,7 @@ struct Suggestions<'d> {
     broken: RulesByName,
     /// Names that the target would still merge with another name, each with one of these.
     merging: BTreeMap<usize, Vec<u8>>,
+    in_repository: bool,
 }
 
 /// What a plan says of one name.
@@ -142,6 +145,8 @@ pub(super) struct EarlierNames {
 pub(super) struct NameProposer<'p> {
     pub(super) policy: &'p Policy,
     pub(super) settings: &'p PlanSettings,
+    /// The policy with suggested names for what the targets only advise against, if `policy` has none.
+    pub(super) advice: Option<&'p Policy>,
     /// The number of threads for one directory.
     pub(super) jobs: usize,
 }
@@ -174,7 +179,7 @@ impl<'p> NameProposer<'p> {
             true => EncodingEvidence::for_names(check.all_names(), self.settings, earlier),
             false => EncodingEvidence::default(),
         };
-        self.suggest(check, &Arc::new(evidence), OtherNames::InBatch)
+        self.suggest(check, batch, &Arc::new(evidence), OtherNames::InBatch)
     }
 
     /// Suggests names for some names of a directory that was read, without regard to any other of its names.
@@ -188,7 +193,7 @@ impl<'p> NameProposer<'p> {
     {
         let mut check = self.check(batch);
         check.collisions.clear();
-        self.suggest(check, evidence, OtherNames::Ignored)
+        self.suggest(check, batch, evidence, OtherNames::Ignored)
     }
 
     /// Suggests names for some names of a directory that was read: those that may collide with each other or with suggested names.
@@ -203,7 +208,7 @@ impl<'p> NameProposer<'p> {
     where
         'p: 'd,
     {
-        self.suggest(self.check(batch), evidence, OtherNames::Given(in_use, used))
+        self.suggest(self.check(batch), batch, evidence, OtherNames::Given(in_use, used))
     }
 
     /// Reports whether a name is converted.
@@ -224,13 +229,14 @@ impl<'p> NameProposer<'p> {
     fn suggest<'d>(
         &self,
         mut check: DirectoryCheck<'d>,
+        batch: &DirectoryBatch,
         evidence: &Arc<EncodingEvidence>,
         others: OtherNames<'_>,
     ) -> DirectoryProposals<'d>
     where
         'p: 'd,
     {
-        let &Self { policy, settings, jobs } = self;
+        let &Self { policy, settings, jobs, .. } = self;
         let broken = RulesByName::take(&mut check);
         let mut meanings = NameMeanings::none(settings);
         let (mut repairs, mut merging) = (BTreeMap::new(), BTreeMap::new());
@@ -240,7 +246,7 @@ impl<'p> NameProposer<'p> {
             let is_mojibake =
                 |at: usize| broken.of(at).is_some_and(|broken| broken.rules.contains(&RuleId::Mojibake));
             let (read, texts) = NameMeanings::read(names, settings, evidence, &is_mojibake, jobs);
-            is_uncertain = read.have_guesses(&texts);
+            is_uncertain = !batch.in_repository && read.have_guesses(&texts);
             meanings = read;
             let are_compared = !matches!(others, OtherNames::Ignored);
             repairs = match others {
@@ -258,8 +264,10 @@ impl<'p> NameProposer<'p> {
                 merging = find_merging(policy, &after, check.checked);
             }
         }
-        let suggestions = Suggestions { policy, check, meanings, repairs, broken, merging };
-        DirectoryProposals { suggestions: Some(suggestions), is_uncertain }
+        let in_repository = batch.in_repository;
+        let suggestions = Suggestions { policy, check, meanings, repairs, broken, merging, in_repository };
+        let left_out = self.advice.map_or(0, |advice| suggestions.count_left_out(advice));
+        DirectoryProposals { suggestions: Some(suggestions), is_uncertain, left_out }
     }
 }
 
@@ -311,6 +319,27 @@ impl Suggestions<'_> {
         0..self.check.checked
     }
 
+    /// The number of names that `advice` suggests another name for, and the policy none.
+    fn count_left_out(&self, advice: &Policy) -> u64 {
+        let Self { check, repairs, broken, .. } = self;
+        if self.in_repository || !check.is_listed() {
+            return 0;
+        }
+        let merged = check.collisions.iter().filter(|collision| {
+            let Violation { rule, severity, .. } = collision.violations[0];
+            is_merge_rule(rule) && severity < Severity::Error
+        });
+        // One of them keeps its name.
+        let merged: BTreeSet<usize> =
+            merged.flat_map(|collision| collision.members.iter().copied().skip(1)).collect();
+        let is_left_out = |&at: &usize| {
+            let is_advised = broken.of(at).is_some_and(|broken| !broken.has_error);
+            let is_renamed = || merged.contains(&at) || advice.advises_against(check.names[at]);
+            is_advised && !repairs.contains_key(&at) && is_renamed()
+        };
+        broken.of.keys().filter(|at| is_left_out(at)).count() as u64
+    }
+
     fn is_planned(&self, at: usize) -> bool {
         let broken = self.broken.of(at);
         if !self.check.is_listed() {
@@ -328,6 +357,9 @@ impl Suggestions<'_> {
         let reasons = self.broken.of(at).map(|broken| broken.rules.clone()).unwrap_or_default();
         let name = self.check.names[at];
         let skip = |reasons, why| Some(NameProposal::Skip(Unplanned { name: name.to_vec(), reasons, why }));
+        if self.in_repository {
+            return skip(reasons, "it is inside a repository, which a new name would damage".to_owned());
+        }
         if !self.check.is_listed() {
             let why = "its directory cannot be listed, so any new name could be taken";
             return skip(reasons, why.to_owned());
@@ -342,7 +374,10 @@ impl Suggestions<'_> {
                 let repair = repair.clone();
                 Some(NameProposal::Rename(self.meanings.proposal(self.policy, at, name, repair, reasons)))
             }
-            None => skip(reasons, "no valid name was found".to_owned()),
+            None => {
+                let why = self.meanings.objection(self.policy, name);
+                skip(reasons, why.unwrap_or_else(|| "no valid name was found".to_owned()))
+            }
         }
     }
 }

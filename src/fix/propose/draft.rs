@@ -3,6 +3,7 @@
 //! The lines are written by the threads that read the directories. Only the ids of the renames are still missing then: they
 //! follow from the order of all lines.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +13,7 @@ use nix::errno::Errno;
 
 use super::root_set::RootSet;
 use super::{PlanSettings, links, target_path};
+use crate::fix::plan::is_within;
 use crate::fix::plan::{
     PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Retarget, Skipped, components, path_in,
 };
@@ -44,6 +46,10 @@ const BEFORE_ID: usize = WITHOUT_ID.len() - 1;
 pub struct PlanDraft {
     /// The roots that were read.
     pub roots: Vec<PlanRoot>,
+    /// The number of names that get no new name because the targets only advise against them.
+    pub left_out: u64,
+    /// The number of renames in Git work trees.
+    pub git_renames: u64,
     pub(super) root_set: RootSet,
     pub(super) exclude: Exclude,
     /// The lines: deepest directory first, by tag and name.
@@ -196,7 +202,7 @@ impl PlanDraft {
         linked: SortedRecords,
     ) -> Self {
         let names = IndexedRecords::default();
-        Self { roots: root_set.roots(), root_set, exclude, lines, linked, names }
+        Self { roots: root_set.roots(), left_out: 0, git_renames: 0, root_set, exclude, lines, linked, names }
     }
 
     fn lines(&self) -> io::Result<DraftLines<'_>> {
@@ -330,6 +336,38 @@ impl PlanDraft {
             }
         }
         Ok(counts)
+    }
+
+    /// How many entries get no new name, by the reason; at most ten reasons.
+    ///
+    /// # Errors
+    /// A temporary file cannot be read.
+    pub fn skip_reasons(&self) -> io::Result<BTreeMap<String, u64>> {
+        const MAX: usize = 10;
+        let (mut reasons, mut lines) = (BTreeMap::new(), self.lines()?);
+        while let Some(line) = lines.next()? {
+            if matches!(line.tag, tag::SKIPPED | tag::TOO_LONG) {
+                let why = parse_skipped(line.payload)?.why;
+                if reasons.len() < MAX || reasons.contains_key(&why) {
+                    *reasons.entry(why).or_default() += 1;
+                }
+            }
+        }
+        Ok(reasons)
+    }
+
+    /// Counts the renames below the directories `tops`.
+    pub(super) fn count_in(&self, tops: &BTreeSet<Vec<u8>>) -> io::Result<u64> {
+        let (mut count, mut lines) = (0, self.lines()?);
+        let is_below = |dir: &[u8]| tops.iter().any(|top| is_within(dir, top));
+        let mut last = (Vec::new(), false);
+        while let Some(line) = lines.next()?.filter(|_| !tops.is_empty()) {
+            if last.0 != line.dir {
+                last = (line.dir.to_vec(), is_below(line.dir));
+            }
+            count += u64::from(last.1 && line.tag == tag::RENAME);
+        }
+        Ok(count)
     }
 
     /// The id and the new name of `name` in the directory `dir`, if it is renamed.

@@ -31,6 +31,9 @@ pub(super) struct LargeDirectory<'d> {
     pub(super) root_len: usize,
     /// Whether a symbolic link is among the names, or may be.
     pub(super) has_links: bool,
+    in_repository: bool,
+    /// Whether it is the top of a Git work tree.
+    pub(super) has_work_tree: bool,
     /// `None` if no name needs a line.
     suspects: Option<SuspectNames<'d>>,
     undecoded: EncodingSample,
@@ -44,6 +47,8 @@ pub(super) struct LargeProposals<'d> {
     suggested: Fingerprints<'d>,
     /// Whether more evidence could make a guessed encoding likely, or change it.
     pub(super) is_uncertain: bool,
+    /// The number of names that get no new name because the targets only advise against them.
+    pub(super) left_out: u64,
 }
 
 impl<'d> LargeDirectory<'d> {
@@ -56,7 +61,7 @@ impl<'d> LargeDirectory<'d> {
         let prefix = &proposer.settings.prefix;
         let mut check = proposer.policy.check_in_parts();
         let (mut undecoded, mut converts, mut has_links) = (EncodingSample::default(), false, false);
-        let mut place = None;
+        let (mut in_repository, mut has_work_tree, mut place) = (false, false, None);
         parts.each(&mut |part| {
             check.add(&part.directory(prefix));
             undecoded.add_all(&part.names);
@@ -65,12 +70,24 @@ impl<'d> LargeDirectory<'d> {
             }
             converts = converts || proposer.converts(part);
             has_links |= part.has_links;
+            in_repository |= part.in_repository;
+            has_work_tree |= part.has_work_tree;
             observer.checked(&part.dir, part.count as u64, 0);
             place.get_or_insert_with(|| (part.dir.clone(), part.root_len));
         });
         let (dir, root_len) = place?;
         let suspects = if converts { Some(check.into_suspects()) } else { check.suspects() };
-        Some(Self { proposer, parts, dir, root_len, has_links, suspects, undecoded })
+        Some(Self {
+            proposer,
+            parts,
+            dir,
+            root_len,
+            has_links,
+            in_repository,
+            has_work_tree,
+            suspects,
+            undecoded,
+        })
     }
 
     /// What is known of the encodings of the names; `None` if no name needs a line.
@@ -107,15 +124,16 @@ impl<'d> LargeDirectory<'d> {
                 stored.add_long(&proposals, lines);
             }
             stored.add(&proposals, 0..proposals.len(), &is_alike, lines);
-            (stored, proposals.is_uncertain)
+            (stored, proposals.is_uncertain, proposals.left_out)
         };
-        let mut is_uncertain = false;
-        in_order(proposer.jobs, make_pieces, propose, &mut |(stored, has_guesses)| {
+        let (mut is_uncertain, mut left_out) = (false, 0);
+        in_order(proposer.jobs, make_pieces, propose, &mut |(stored, has_guesses, left_out_here)| {
             is_uncertain |= has_guesses;
+            left_out += left_out_here;
             spill.add(stored, &mut |new| suggested.add_text(new))
         })?;
         let lines = spill.finish()?;
-        Ok(LargeProposals { lines, evidence, suggested, is_uncertain })
+        Ok(LargeProposals { lines, evidence, suggested, is_uncertain, left_out })
     }
 
     /// Gives the lines of `proposals` to `take`, and returns the number of names with one.
@@ -128,11 +146,11 @@ impl<'d> LargeDirectory<'d> {
         lines: &LineMaker<'_>,
         take: &LineSink<'_>,
     ) -> io::Result<u64> {
-        let Self { proposer, parts, dir, root_len, suspects, .. } = self;
+        let Self { proposer, parts, dir, root_len, in_repository, suspects, .. } = self;
         let Some(mut suspects) = suspects.filter(|_| !lines.is_stopped()) else { return Ok(0) };
         let LargeProposals { lines: alone, evidence, suggested, .. } = proposals;
         let used = suspects.take_used();
-        let mut names = SpilledNames { parts, lines: &alone, dir, root_len, failure: None };
+        let mut names = SpilledNames { parts, lines: &alone, dir, root_len, in_repository, failure: None };
         let mut held = HeldNames::new(&suspects, used, suggested, &mut names);
         let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
             let proposals = proposer.propose_among(names, &evidence, in_use, used);
@@ -179,6 +197,7 @@ struct SpilledNames<'c> {
     lines: &'c SpilledLines,
     dir: PathBuf,
     root_len: usize,
+    in_repository: bool,
     /// Why the temporary file cannot be read.
     failure: Option<io::Error>,
 }
@@ -188,6 +207,7 @@ impl RereadNames for SpilledNames<'_> {
 
     fn collect(&mut self, is_held: &mut dyn FnMut(&[u8], Option<&str>) -> bool) -> Option<DirectoryBatch> {
         let mut held = DirectoryBatch::new(self.dir.clone(), self.root_len);
+        held.in_repository = self.in_repository;
         let read = self.lines.each(&mut |line| {
             if !line.is_long() && is_held(line.name, line.new) {
                 held.push(line.name);

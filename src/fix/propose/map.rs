@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::char_table::CharTable;
-use crate::name::substitutes::KnownMap;
+use crate::name::substitutes::{KnownMap, meanings_of_private};
 use crate::policy::Confidence;
 
 /// A mapping of characters.
@@ -25,10 +25,14 @@ impl CharMap {
         }
     }
 
-    /// How certain a mapped name is: only mappings use the private use characters of SMB, but people use the characters of others.
-    pub fn confidence(&self) -> Confidence {
+    /// How certain the mapped name for `name` is: only mappings use the private use characters of SMB, but people use the characters of
+    /// others, and two characters have another meaning in another mapping.
+    pub fn confidence(&self, name: &str) -> Confidence {
+        let is_ambiguous = |c: char| meanings_of_private(c).count() > 1;
         match self {
-            Self::Known(known) if known.is_private_use() => Confidence::Certain,
+            Self::Known(known) if known.is_private_use() && !name.contains(is_ambiguous) => {
+                Confidence::Certain
+            }
             Self::Known(_) | Self::Table(_) => Confidence::Likely,
         }
     }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::PlanSettings;
-use super::conversion::NameConversion;
 use super::directory::{EarlierNames, Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
 use crate::fix::plan::Alternative;
@@ -15,7 +14,7 @@ use crate::name::reading::{
     Encoding, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
 };
 use crate::policy::profile::Test;
-use crate::policy::rule::RuleId;
+use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, DecodingMethod, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
 
 /// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
@@ -23,7 +22,7 @@ pub(super) type MeantTexts = Vec<Option<(String, Confidence)>>;
 
 /// Where the texts of names come from that are not UTF-8 or that are converted.
 pub(super) struct NameMeanings<'s> {
-    conversion: &'s NameConversion,
+    settings: &'s PlanSettings,
     /// Each source once: many names have the same.
     sources: Vec<MeaningSource>,
     /// The indexes of the sources of names, by the indexes of the names; `None` for a name that means what it says.
@@ -74,6 +73,11 @@ impl EncodingEvidence {
         Self { guess, description }
     }
 
+    fn hint(&self, settings: &PlanSettings) -> EncodingHint<'_> {
+        let given = settings.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
+        self.guess.as_ref().map_or(given, EncodingHint::Guessed)
+    }
+
     /// How many names are in which encodings, if they were guessed.
     pub(super) fn counts(&self) -> Option<&EncodingCounts> {
         self.guess.as_ref().map(EncodingGuess::counts)
@@ -101,12 +105,7 @@ enum DecodedText {
 impl<'s> NameMeanings<'s> {
     /// Every name means what it says.
     pub(super) fn none(settings: &'s PlanSettings) -> Self {
-        Self {
-            conversion: &settings.conversion,
-            sources: Vec::new(),
-            source_of: Vec::new(),
-            evidence: Arc::default(),
-        }
+        Self { settings, sources: Vec::new(), source_of: Vec::new(), evidence: Arc::default() }
     }
 
     /// Reads `names`.
@@ -117,8 +116,7 @@ impl<'s> NameMeanings<'s> {
         is_mojibake: &(dyn Fn(usize) -> bool + Sync),
         jobs: usize,
     ) -> (Self, MeantTexts) {
-        let given = settings.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
-        let legacy = evidence.guess.as_ref().map_or(given, EncodingHint::Guessed);
+        let legacy = evidence.hint(settings);
         let meaning = |at: usize, legacy: &mut LegacyReader<'_>| {
             let name = names[at];
             let (text, confidence, decoded) = match std::str::from_utf8(name) {
@@ -157,7 +155,7 @@ impl<'s> NameMeanings<'s> {
             }
         }
         let sources = sources.into_sorted().collect();
-        (Self { conversion: &settings.conversion, sources, source_of, evidence: Arc::clone(evidence) }, texts)
+        (Self { settings, sources, source_of, evidence: Arc::clone(evidence) }, texts)
     }
 
     fn source(&self, at: usize) -> Option<&MeaningSource> {
@@ -188,9 +186,9 @@ impl<'s> NameMeanings<'s> {
         at: usize,
         name: &[u8],
         repair: SuggestedName,
-        reasons: Vec<RuleId>,
+        mut reasons: Vec<RuleId>,
     ) -> Proposal {
-        let SuggestedName { name: new, confidence, .. } = repair;
+        let SuggestedName { name: new, confidence, is_shortened, .. } = repair;
         let (mut evidence, mut alternatives) = (None, Vec::new());
         let decoded = self.source(at).map(|source| &source.decoded);
         let mut reading = match decoded {
@@ -212,7 +210,33 @@ impl<'s> NameMeanings<'s> {
             let separator = if reading.is_empty() { "" } else { ", " };
             reading = format!("{reading}{separator}{}", source.conversion);
         }
+        if is_shortened {
+            reading += ", shorten";
+            if !reasons.contains(&RuleId::NameTooLong) {
+                reasons.push(RuleId::NameTooLong);
+            }
+        }
         Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// Why there is no new name for `name`, if it is too long.
+    pub(super) fn objection(&self, policy: &Policy, name: &[u8]) -> Option<String> {
+        if policy.repairs().shortens {
+            return None;
+        }
+        let text = match std::str::from_utf8(name) {
+            Ok(text) => Cow::from(text),
+            Err(_) => self.evidence.hint(self.settings).read(name).text.into(),
+        };
+        if let Some(bytes) = Policy::excess_of_text(name, &text) {
+            return Some(format!(
+                "decoded it has {bytes} bytes, more than file systems store; --shorten shortens it"
+            ));
+        }
+        let mut violations = policy.check(text.as_bytes()).violations.into_iter();
+        violations
+            .any(|v| v.rule == RuleId::NameTooLong && v.severity == Severity::Error)
+            .then(|| "it is too long for the target; --shorten shortens it".to_owned())
     }
 
     /// Other valid names that the bytes of `name` could stand for: `others` are encodings that a guess considered.
@@ -232,7 +256,7 @@ impl<'s> NameMeanings<'s> {
         let others = others.iter().filter_map(|encoding| Some((*encoding, encoding.read_name(name)?)));
         let mut alternatives: Vec<Alternative> = Vec::new();
         for (encoding, text) in others.chain(by_itself) {
-            let converted = self.conversion.apply(&text);
+            let converted = self.settings.conversion.apply(&text);
             let text = converted.map_or(text, |converted| converted.text);
             let valid = match policy.verdict(text.as_bytes()) {
                 Verdict::Accept(_) => Some(text),

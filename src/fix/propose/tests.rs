@@ -293,7 +293,7 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
     assert_eq!(told["café"], (Confidence::Certain, "normalize nfc"));
     assert_eq!(told["con_"], likely("repair"));
     assert_eq!(told["x"], likely("repair"));
-    assert_eq!(told["map_"], likely("map sfm"));
+    assert_eq!(told["map"], likely("map sfm"));
     assert_eq!(told["cesu\u{233B4}"], (Confidence::Certain, "structure"));
     assert!(told.get("y_2").or(told.get("Y_2")).is_some_and(|told| *told == likely("number")), "{told:?}");
 }

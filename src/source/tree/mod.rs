@@ -49,7 +49,7 @@ pub fn read_directory(
     exclude: &Exclude,
     tell: &dyn Fn(SourceEvent<'_>),
 ) {
-    let request = ReadRequest { path, prefix_len: root_len, exclude, descends: false };
+    let request = ReadRequest { path, prefix_len: root_len, exclude, descends: false, in_repository: false };
     reading::read(dir, request, &mut vec![0; BUFFER], tell);
 }
 
@@ -239,7 +239,10 @@ impl<'t> TreeWorker<'t> {
         match open_root(&root) {
             Ok(dir) => {
                 self.path = root.path.as_os_str().as_bytes().to_vec();
-                self.read(dir, 0, &Arc::clone(&root), || TreeNode::root(root));
+                let in_repository = root.in_repository;
+                self.read(dir, 0, &Arc::clone(&root), in_repository, |in_repository| {
+                    TreeNode::root(root, in_repository)
+                });
             }
             Err(Errno::EMFILE | Errno::ENFILE)
                 if self.pool.retire(Some(ReadJob::TreeRoot(Arc::clone(&root))), &mut self.stack) =>
@@ -286,13 +289,22 @@ impl<'t> TreeWorker<'t> {
                 push_name(&mut self.path, name.as_bytes());
                 let depth = above.depth + 1;
                 let root = Arc::clone(above.root_of());
-                self.read(dir, depth, &root, || TreeNode::below(Arc::clone(&above), name));
+                self.read(dir, depth, &root, above.in_repository, |in_repository| {
+                    TreeNode::below(Arc::clone(&above), name, in_repository)
+                });
             }
         }
         ControlFlow::Continue(())
     }
 
-    fn read(&mut self, dir: OwnedFd, depth: usize, root: &TreeRoot, node: impl FnOnce() -> Arc<TreeNode>) {
+    fn read(
+        &mut self,
+        dir: OwnedFd,
+        depth: usize,
+        root: &TreeRoot,
+        in_repository: bool,
+        node: impl FnOnce(bool) -> Arc<TreeNode>,
+    ) {
         let scope = &self.tree.scope;
         if depth >= scope.max_depth || scope.one_file_system && self.is_elsewhere(&dir, root) {
             return;
@@ -302,12 +314,13 @@ impl<'t> TreeWorker<'t> {
             prefix_len: root.prefix_len,
             exclude: &scope.exclude,
             descends: depth + 1 < scope.max_depth,
+            in_repository,
         };
-        let below = reading::read(dir.as_fd(), order, &mut self.buffer, self.tell);
+        let (below, in_repository) = reading::read(dir.as_fd(), order, &mut self.buffer, self.tell);
         if below.is_empty() {
             return;
         }
-        let mut frame = Frame::new(node(), below);
+        let mut frame = Frame::new(node(in_repository), below);
         if let Some(dir) = frame.keep(dir, self.kept) {
             // The deepest are needed first.
             if self.stack.iter_mut().any(Frame::close) {

@@ -74,20 +74,23 @@ pub(super) struct TreeNode {
     pub(super) depth: usize,
     /// The length of the path in bytes.
     pub(super) path_len: usize,
+    /// Whether it is inside a repository.
+    pub(super) in_repository: bool,
     held: Mutex<Weak<OpenDirectory>>,
 }
 
 impl TreeNode {
     /// Creates the node of the directory `name` in `above`.
-    pub(super) fn below(above: Arc<Self>, name: OsString) -> Arc<Self> {
+    pub(super) fn below(above: Arc<Self>, name: OsString, in_repository: bool) -> Arc<Self> {
         let (root, depth) = (Arc::clone(&above.root), above.depth + 1);
         let prefix_len = if depth == 1 { root.prefix_len } else { above.path_len + 1 };
         let path_len = prefix_len + name.len();
-        Arc::new(Self { above: Some(above), name, root, depth, path_len, held: Mutex::default() })
+        let held = Mutex::default();
+        Arc::new(Self { above: Some(above), name, root, depth, path_len, in_repository, held })
     }
 
     /// Creates the node of a root.
-    pub(super) fn root(root: Arc<TreeRoot>) -> Arc<Self> {
+    pub(super) fn root(root: Arc<TreeRoot>, in_repository: bool) -> Arc<Self> {
         let path_len = root.path.as_os_str().len();
         Arc::new(Self {
             above: None,
@@ -95,6 +98,7 @@ impl TreeNode {
             root,
             depth: 0,
             path_len,
+            in_repository,
             held: Mutex::default(),
         })
     }
@@ -275,7 +279,7 @@ mod tests {
 
     fn root(path: PathBuf) -> Arc<TreeNode> {
         let prefix_len = path.as_os_str().len() + usize::from(!path.ends_with("/"));
-        TreeNode::root(Arc::new(TreeRoot { path, prefix_len, device: 0 }))
+        TreeNode::root(Arc::new(TreeRoot { path, prefix_len, device: 0, in_repository: false }), false)
     }
 
     #[test]
@@ -296,7 +300,7 @@ mod tests {
     fn a_chain_deeper_than_the_stack_is_dropped() {
         let mut node = root("/".into());
         for _ in 0..1_000_000 {
-            node = TreeNode::below(node, "d".into());
+            node = TreeNode::below(node, "d".into(), false);
         }
         assert_eq!(node.depth, 1_000_000);
     }
@@ -306,8 +310,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
         let kept = OpenNodes::at_most(1);
-        let a = TreeNode::below(root(dir.path().into()), "a".into());
-        let mut frame = Frame::new(TreeNode::below(a, "b".into()), b"c\0".to_vec());
+        let a = TreeNode::below(root(dir.path().into()), "a".into(), false);
+        let mut frame = Frame::new(TreeNode::below(a, "b".into(), false), b"c\0".to_vec());
         assert_eq!(frame.node.path(), dir.path().join("a/b").as_os_str().as_bytes());
         assert!(frame.open("c".as_ref(), &kept).is_ok());
         assert!(frame.close() || kept.now.load(Relaxed) == 0, "at most one is kept");

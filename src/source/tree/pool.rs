@@ -186,10 +186,11 @@ pub(super) fn jobs_from(frontier: &Frontier, roots: &[Arc<TreeRoot>]) -> (Vec<Re
             jobs.push(ReadJob::TreeRoot(Arc::clone(root)));
             continue;
         }
-        let node = waiting
-            .dir
-            .iter()
-            .fold(TreeNode::root(Arc::clone(root)), |above, name| TreeNode::below(above, name.to_owned()));
+        let node =
+            waiting.dir.iter().fold(TreeNode::root(Arc::clone(root), root.in_repository), |above, name| {
+                let in_repository = above.in_repository;
+                TreeNode::below(above, name.to_owned(), in_repository)
+            });
         let mut names = Vec::new();
         for name in &waiting.names {
             names.extend_from_slice(name.as_encoded_bytes());

@@ -13,6 +13,7 @@ use nix::unistd::{Whence, lseek};
 
 use super::node::push_name;
 use crate::name::arena::Arena;
+use crate::source::repository::RepositorySigns;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
 use crate::sys::directory::{self, RawDirEntry};
@@ -35,6 +36,7 @@ pub(super) struct DirectoryReader<'r> {
     below_root: Vec<u8>,
     dir_len: usize,
     descends: bool,
+    signs: RepositorySigns,
     /// The subdirectories to read, each followed by a NUL.
     below: Vec<u8>,
     has_ended: bool,
@@ -58,16 +60,19 @@ pub(super) struct ReadRequest<'o> {
     pub(super) exclude: &'o Exclude,
     /// Whether its subdirectories are read too.
     pub(super) descends: bool,
+    /// Whether it is inside a repository.
+    pub(super) in_repository: bool,
 }
 
-/// Reads the directory `dir`, hands over its names, and returns its subdirectories, each followed by a NUL.
+/// Reads the directory `dir`, hands over its names, and returns its subdirectories, each followed by a NUL, and whether they are inside a
+/// repository.
 pub(super) fn read(
     dir: BorrowedFd<'_>,
     order: ReadRequest<'_>,
     buffer: &mut [u8],
     tell: &dyn Fn(SourceEvent<'_>),
-) -> Vec<u8> {
-    let ReadRequest { path, prefix_len, exclude, descends } = order;
+) -> (Vec<u8>, bool) {
+    let ReadRequest { path, prefix_len, exclude, descends, in_repository } = order;
     let below_root = match exclude.is_empty() {
         true => Vec::new(),
         false => path.get(prefix_len..).unwrap_or_default().to_vec(),
@@ -83,19 +88,23 @@ pub(super) fn read(
         dir_len: below_root.len(),
         below_root,
         descends,
+        signs: RepositorySigns::default(),
         below: Vec::new(),
         has_ended: false,
         is_again: false,
     };
+    reading.batch.in_repository |= in_repository;
     match reading.fill() {
         Filled::Nothing => {}
         Filled::All => {
             reading.close_part();
+            let in_repository = reading.batch.in_repository;
             tell(SourceEvent::Directory(reading.batch));
+            return (reading.below, in_repository);
         }
         Filled::Part => tell(SourceEvent::Large(&mut reading)),
     }
-    reading.below
+    (reading.below, reading.batch.in_repository)
 }
 
 /// Progress of reading a directory.
@@ -147,6 +156,7 @@ impl DirectoryReader<'_> {
         if matches!(name.as_bytes(), b"." | b"..") {
             return;
         }
+        self.signs.add(name.as_bytes());
         let is_dir = (self.descends || !self.exclude.is_empty()) && self.is_dir(entry);
         if !self.exclude.is_empty() && self.is_excluded(name, is_dir) {
             self.excluded.push_c_str(entry.c_name);
@@ -193,6 +203,8 @@ impl DirectoryReader<'_> {
 
     /// Adds the excluded names to the batch.
     fn close_part(&mut self) {
+        self.batch.in_repository |= self.signs.is_bare();
+        self.batch.has_work_tree |= self.signs.has_work_tree;
         let excluded = std::mem::take(&mut self.excluded);
         self.batch.siblings =
             if excluded.is_empty() { SiblingNames::None } else { SiblingNames::Excluded(excluded) };

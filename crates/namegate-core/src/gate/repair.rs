@@ -7,7 +7,7 @@ use super::{Existing, Gate, Mode, NAME_MAX, can_be_stored};
 use crate::name::escape::reads_as_escape;
 use crate::name::substitutes::KnownMap;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, EncodingHint, Verdict, Violation};
+use crate::policy::{Confidence, Verdict, Violation};
 
 impl Gate {
     /// The name that is stored instead of `name`; `None` if `name` is stored itself, or if it cannot be repaired.
@@ -53,7 +53,7 @@ impl Gate {
     }
 
     fn suggested(&self, text: &str) -> Option<String> {
-        let suggested = self.policy.suggest_name(text.as_bytes(), EncodingHint::Unknown, &mut |_| false)?;
+        let suggested = self.policy.suggest_replacing(text)?;
         (suggested.confidence != Confidence::Guess).then_some(suggested.name)
     }
 

@@ -18,6 +18,8 @@ mod encodings;
     allow(unreachable_code, unused_variables, reason = "without an encoding there is nothing to decode")
 )]
 mod guess;
+#[cfg(feature = "encodings")]
+mod labels;
 mod language;
 
 use std::cmp::Ordering;
@@ -191,7 +193,11 @@ impl fmt::Display for NotLegacy {
         if self.is_known {
             write!(f, "`{label}` is not a legacy encoding of file names")
         } else {
-            write!(f, "unknown encoding `{label}`")
+            write!(f, "unknown encoding `{label}`")?;
+            match Encoding::nearest_label(&self.label) {
+                Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
+                None => Ok(()),
+            }
         }
     }
 }

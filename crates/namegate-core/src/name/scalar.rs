@@ -145,7 +145,13 @@ fn is_noncharacter(c: char) -> bool {
     CodePointSetData::new::<NoncharacterCodePoint>().contains(c)
 }
 
-fn is_default_ignorable(c: char) -> bool {
+/// Whether a reader sees nothing of `c` alone: a control, or a code point that is invisible where it is not supported
+/// (Default_Ignorable_Code_Point), such as joiners, variation selectors and tags.
+pub fn is_invisible(c: char) -> bool {
+    c.is_control() || is_default_ignorable(c)
+}
+
+pub(crate) fn is_default_ignorable(c: char) -> bool {
     CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 

@@ -149,6 +149,21 @@ impl KnownMap {
     }
 }
 
+/// What the private use character `c` stands for, by the mappings that write it; controls are left out. U+F020 and U+F022 have two
+/// meanings.
+///
+/// ```
+/// use namegate_core::name::substitutes::meanings_of_private;
+/// let meanings = |c| meanings_of_private(c).map(|(map, c)| format!("{map} {c}")).collect::<Vec<_>>().join(", ");
+/// assert_eq!(meanings('\u{F022}'), "sfm :, sfu \"");
+/// assert_eq!(meanings('\u{F03A}'), "sfu :");
+/// assert_eq!(meanings('x'), "");
+/// ```
+pub fn meanings_of_private(c: char) -> impl DoubleEndedIterator<Item = (KnownMap, char)> {
+    let maps = [MapScheme::Sfm, MapScheme::Sfu].map(|scheme| KnownMap { scheme, is_encoding: false });
+    maps.into_iter().filter_map(move |map| Some((map, map.decode(c, true)?)))
+}
+
 impl fmt::Display for KnownMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self.scheme {

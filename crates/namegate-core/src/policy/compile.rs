@@ -9,6 +9,7 @@ use std::fmt;
 use super::prefilter::Prefilter;
 use super::profile::{Limit, Profile, ProfileRule, ProfileSet, Test, Unit};
 use super::rule::{RuleId, Severity};
+use super::suggest::RepairScope;
 use super::tables::{RuleWeight, Tables};
 use crate::name::normalize::Form;
 
@@ -95,6 +96,8 @@ pub struct Policy {
     pub(super) replacement: Option<char>,
     pub(super) library_depth: Option<usize>,
     pub(super) reserve: usize,
+    /// Which violations suggested names repair.
+    pub(super) repairs: RepairScope,
 }
 
 impl Policy {
@@ -126,6 +129,28 @@ impl Policy {
             .iter()
             .all(|name| self.is_spotless(name.as_bytes()));
         is_allowed.then_some(Self { replacement: Some(replacement), ..self })
+    }
+
+    /// Sets which violations suggested names repair.
+    ///
+    /// ```
+    /// # use namegate_core::policy::{EncodingHint, Policy, RepairScope, profile};
+    /// # use namegate_core::policy::rule::Severity;
+    /// let s3 = Policy::from_profiles(&[profile::by_name("s3")?]);
+    /// let suggested = |policy: &Policy| policy.suggest_name("Größe 3".as_bytes(), EncodingHint::Unknown, &mut |_| false);
+    /// assert_eq!(suggested(&s3), None, "S3 advises against spaces, and stores them");
+    /// let advice = s3.with_repairs(RepairScope { min_severity: Severity::Warn, ..RepairScope::default() });
+    /// assert_eq!(suggested(&advice).unwrap().name, "Größe_3");
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
+    /// ```
+    #[must_use]
+    pub fn with_repairs(self, repairs: RepairScope) -> Self {
+        Self { repairs, ..self }
+    }
+
+    /// Which violations suggested names repair.
+    pub fn repairs(&self) -> RepairScope {
+        self.repairs
     }
 
     /// The profiles of the policy.
@@ -386,6 +411,7 @@ fn assemble(
         replacement: None,
         library_depth: None,
         reserve: 0,
+        repairs: RepairScope::default(),
     }
 }
 

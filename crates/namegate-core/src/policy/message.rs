@@ -12,6 +12,7 @@ use super::rule::{RuleId, RuleKind, Severity};
 use super::{Policy, Violation, describe, length};
 use crate::name::display::{display, is_shown, octets};
 use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
+use crate::name::substitutes::meanings_of_private;
 use crate::name::ucs4::{Octet, notation};
 use crate::name::{Span, age, utf8};
 
@@ -48,6 +49,10 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
             });
             push_list(&mut text, profiles);
             text.push(')');
+            if let Some(substitute) = utf8_char(bytes).and_then(left_by_smb) {
+                text.push_str(", ");
+                text.push_str(&substitute);
+            }
             text
         }
         RuleId::ReservedName => reserved_name(policy, name, violation),
@@ -130,8 +135,13 @@ fn scalar(policy: &Policy, rule: RuleId, c: char, is_first: bool) -> Cow<'static
         }
         RuleId::DefaultIgnorable => "an invisible code point",
         RuleId::TagCharacter => "a tag character, which is invisible",
-        RuleId::PrivateUse => "a private-use code point, which other machines may show differently",
-        RuleId::SmbPrivateUse => return left_by_smb(c),
+        RuleId::PrivateUse => match left_by_smb(c) {
+            Some(substitute) => return substitute.into(),
+            None => "a private-use code point, which other machines may show differently",
+        },
+        RuleId::SmbPrivateUse => {
+            return left_by_smb(c).map_or("written by an SMB client".into(), Cow::from);
+        }
         RuleId::ReplacementCharacter => "the replacement character: an earlier conversion lost the original",
         RuleId::Unassigned => return unassigned(policy, c).into(),
         RuleId::NonAsciiSpace => "a space other than U+0020",
@@ -140,14 +150,14 @@ fn scalar(policy: &Policy, rule: RuleId, c: char, is_first: bool) -> Cow<'static
     .into()
 }
 
-fn left_by_smb(c: char) -> Cow<'static, str> {
-    match meant_by_smb(c) {
-        Some(meant) if meant.is_control() => {
-            format!("written by an SMB client instead of U+{:04X}", u32::from(meant)).into()
-        }
-        Some(meant) => format!("written by an SMB client instead of `{meant}`").into(),
-        None => "written by an SMB client".into(),
+/// What `c` stands for if SMB clients write it instead of a character that Windows reserves, and how to decode it.
+fn left_by_smb(c: char) -> Option<String> {
+    if let Some(meant) = meant_by_smb(c).filter(|meant| meant.is_control()) {
+        return Some(format!("written by an SMB client instead of U+{:04X}", u32::from(meant)));
     }
+    let meanings = meanings_of_private(c).map(|(map, meant)| format!("`{meant}` (`fix plan --map {map}`)"));
+    let meanings: Vec<String> = meanings.collect();
+    (!meanings.is_empty()).then(|| format!("written by an SMB client instead of {}", meanings.join(" or ")))
 }
 
 /// The newest version of Unicode among those that the policy checks and that do not assign `c`.

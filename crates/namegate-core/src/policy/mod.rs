@@ -24,7 +24,6 @@ mod entry;
 mod fingerprint;
 mod length;
 mod message;
-mod nearest;
 mod prefilter;
 pub mod profile;
 pub mod rule;
@@ -33,14 +32,14 @@ mod tables;
 mod violation;
 mod visit;
 
+pub use crate::nearest::UnknownWord;
 pub use collision::Collision;
 pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
 pub use entry::{AppliesTo, Entry, EntryKind};
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
-pub use nearest::UnknownWord;
 pub use suggest::{
     Confidence, DecodedAs, DecodedName, DecodingMethod, EncodingHint, FingerprintIndex, LegacyReader,
-    NamesInUse, PartsSuggester, SuggestedName,
+    NamesInUse, PartsSuggester, RepairScope, SuggestedName,
 };
 pub(crate) use suggest::{ImperfectName, Occupants};
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

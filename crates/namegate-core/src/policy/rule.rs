@@ -308,6 +308,11 @@ impl RuleId {
         self.rule().kind == RuleKind::Encoding
     }
 
+    /// Whether the rule finds names that a program damaged. Suggested names repair damage whatever its severity.
+    pub fn is_damage(self) -> bool {
+        self.is_always_on() || self == Self::Mojibake
+    }
+
     /// Whether the rule needs a parameter (which characters, which length), so that a severity alone does not switch it on.
     pub fn needs_parameter(self) -> bool {
         matches!(

@@ -1,6 +1,7 @@
-//! Suggests names to use instead of names that the policy rejects or warns about.
+//! Suggests names to use instead of names that the policy rejects or that are damaged.
 //!
-//! A suggested name differs only where the name breaks a rule. The policy accepts it and suggests no other name for it.
+//! A suggested name differs only where the name breaks a rule. The policy accepts it and suggests no other name for it. What is
+//! repaired is decided here alone ([`RepairScope`]): errors and damage, and warnings only if they are requested.
 //! Nothing is renamed. The caller knows which names are in use: a function for one name ([`Policy::suggest_name`]), the list
 //! of names for a directory ([`Policy::suggest_names`]).
 //!
@@ -40,6 +41,23 @@ pub struct SuggestedName {
     pub confidence: Confidence,
     /// What the bytes of the name were taken for, if they are not UTF-8 and were decoded here.
     pub decoded: Option<DecodedAs>,
+    /// Whether a part of the name is left out because it is too long.
+    pub is_shortened: bool,
+}
+
+/// Which violations suggested names repair. Names that are not UTF-8 and other damage ([`RuleId::is_damage`]) always count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairScope {
+    /// The lowest severity of the violations that are repaired.
+    pub min_severity: Severity,
+    /// Names that are too long get shorter ones. Otherwise there is no suggested name for them.
+    pub shortens: bool,
+}
+
+impl Default for RepairScope {
+    fn default() -> Self {
+        Self { min_severity: Severity::Error, shortens: false }
+    }
 }
 
 /// How likely it is that a suggested name is the intended one, from most to least likely.
@@ -52,7 +70,8 @@ pub enum Confidence {
     /// What a person would most probably choose; a decoding that is far more plausible than any other and that several
     /// names support; a requested decoding.
     Likely,
-    /// A decoding of which another is nearly as plausible, or that few names support; an escape because nothing could be decoded, or letters replaced by `_`.
+    /// A decoding of which another is nearly as plausible, or that few names support; an escape because nothing could be decoded, letters
+    /// replaced by `_`, or a shortened name.
     Guess,
 }
 
@@ -92,7 +111,7 @@ const MAX_INVALID: usize = 16;
 
 impl Policy {
     /// Suggests a name instead of `name`; `None` if it needs none, or if none is found. A name whose only violations are
-    /// warnings that no change would fix (mixed scripts, private use) needs none.
+    /// warnings needs none, unless [`Policy::with_repairs`] includes them; some warnings no change would fix (mixed scripts, private use).
     ///
     /// Bytes that are not UTF-8 are decoded as `legacy` says; if nothing is known, the encoding is guessed from this name, which
     /// [`Policy::suggest_names`] does better from all names of a directory. `in_use` decides whether a name is in use. If it
@@ -120,10 +139,27 @@ impl Policy {
         if !in_use(&suggested.name) {
             return Some(suggested);
         }
-        let room = room_for(name);
-        let (name, _) = suggester.numbered(&suggested.name, room, 2, MAX_NUMBERS, in_use)?;
-        let confidence = suggested.confidence.max(Confidence::Likely);
-        Some(SuggestedName { name, confidence, ..suggested })
+        let (numbered, _) = suggester.numbered(&suggested, room_for(name), 2, MAX_NUMBERS, in_use)?;
+        Some(numbered)
+    }
+
+    /// [`Policy::suggest_name`] for `name` with each character that is not allowed replaced, and none left out, so that different names
+    /// stay different where possible.
+    pub(crate) fn suggest_replacing(&self, name: &str) -> Option<SuggestedName> {
+        let suggester = Suggester { leaves_out: false, ..Suggester::new(self) };
+        suggester.suggest_for_text(name.as_bytes(), name, Confidence::Certain, None)
+    }
+
+    /// Whether a name that is UTF-8 gets a suggested name, whatever other names there are.
+    pub fn advises_against(&self, name: &[u8]) -> bool {
+        let text = std::str::from_utf8(name).ok();
+        let suggest = |text| Suggester::new(self).suggest_for_text(name, text, Confidence::Certain, None);
+        text.and_then(suggest).is_some()
+    }
+
+    /// The number of bytes of the decoded `text` if no entry could have it as its name; `name` is the name.
+    pub fn excess_of_text(name: &[u8], text: &str) -> Option<usize> {
+        Some(text.len()).filter(|&len| len > room_for(name))
     }
 }
 
@@ -235,12 +271,26 @@ struct Suggester<'p> {
     limits: Vec<(Limit, Severity)>,
     /// The replacement for characters that are not allowed.
     stand_in: char,
+    /// Leave punctuation out where its place remains visible, instead of replacing it.
+    leaves_out: bool,
 }
 
 /// A name after one step of repair.
 struct Step {
     name: String,
     confidence: Confidence,
+    is_shortened: bool,
+}
+
+impl Step {
+    /// A step that leaves out a part of the name.
+    fn shortened(name: String) -> Self {
+        Self { name, confidence: Confidence::Guess, is_shortened: true }
+    }
+
+    fn new(name: String, confidence: Confidence) -> Self {
+        Self { name, confidence, is_shortened: false }
+    }
 }
 
 /// What is left to repair in a name.
@@ -272,7 +322,14 @@ impl<'p> Suggester<'p> {
                 .or_else(|| asked.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, form)| form)),
             limits: limits.collect(),
             stand_in: edit::stand_in(policy),
+            // A requested replacement replaces.
+            leaves_out: policy.replacement.is_none(),
         }
+    }
+
+    /// Whether suggested names repair a violation of `rule`.
+    fn repairs(&self, rule: RuleId, severity: Severity) -> bool {
+        severity >= self.policy.repairs.min_severity || rule.is_damage()
     }
 
     /// Repairs `name` as far as possible; `None` if nothing can or must be repaired, or if the result is not valid. `known` are
@@ -302,12 +359,13 @@ impl<'p> Suggester<'p> {
         mut known: Option<&[Violation]>,
     ) -> Option<SuggestedName> {
         let room = room_for(name);
-        let mut text = Cow::Borrowed(text);
+        let (mut text, mut is_shortened) = (Cow::Borrowed(text), false);
         for _ in 0..MAX_STEPS {
             match self.step(&text, room, known.take()) {
                 Repair::Step(step) => {
                     text = Cow::Owned(step.name);
                     confidence = confidence.max(step.confidence);
+                    is_shortened |= step.is_shortened;
                 }
                 Repair::Done { .. } if is_repository(&text) && text.as_bytes() != name => {
                     text.to_mut().insert(0, self.stand_in);
@@ -315,32 +373,38 @@ impl<'p> Suggester<'p> {
                 }
                 Repair::Done { is_valid } => {
                     let is_new = is_valid && text.as_bytes() != name;
-                    let decoded = None;
-                    return is_new.then(|| SuggestedName { name: text.into_owned(), confidence, decoded });
+                    return is_new.then(|| SuggestedName {
+                        name: text.into_owned(),
+                        confidence,
+                        is_shortened,
+                        decoded: None,
+                    });
                 }
             }
         }
         None
     }
 
-    /// Adds a number to `name`: the first from `from` on with which the name is valid and not in use. Tries at most
+    /// Adds a number to a suggested name: the first from `from` on with which the name is valid and not in use. Tries at most
     /// `attempts` numbers.
     fn numbered(
         &self,
-        name: &str,
+        suggested: &SuggestedName,
         room: usize,
         from: usize,
         attempts: usize,
         in_use: &mut dyn FnMut(&str) -> bool,
-    ) -> Option<(String, usize)> {
+    ) -> Option<(SuggestedName, usize)> {
         let mut invalid = 0;
         for number in from..from.saturating_add(attempts) {
-            let candidate = self.with_number(name, room, number)?;
-            if in_use(&candidate) {
+            let candidate = self.with_number(&suggested.name, room, number)?;
+            if in_use(&candidate.name) {
                 continue;
             }
-            if self.is_settled(&candidate, room) {
-                return Some((candidate, number));
+            if self.is_settled(&candidate.name, room) {
+                let is_shortened = suggested.is_shortened || candidate.is_shortened;
+                let confidence = suggested.confidence.max(candidate.confidence);
+                return Some((SuggestedName { name: candidate.name, confidence, is_shortened, ..*suggested }, number));
             }
             invalid += 1;
             if invalid == MAX_INVALID {
@@ -350,12 +414,22 @@ impl<'p> Suggester<'p> {
         None
     }
 
-    /// `name` with `number` before its extension, shortened as far as that needs.
-    fn with_number(&self, name: &str, room: usize, number: usize) -> Option<String> {
+    /// `name` with `number` before its extension; shortened as far as that needs, if that is requested.
+    fn with_number(&self, name: &str, room: usize, number: usize) -> Option<Step> {
         let (stem, extension) = shorten::split(name);
         let tail = format!("{}{number}{extension}", self.stand_in);
-        shorten::fit(stem, &tail, &self.limits(room, Severity::Warn))
-            .or_else(|| shorten::fit(stem, &tail, &self.limits(room, Severity::Error)))
+        let whole = format!("{stem}{tail}");
+        if shorten::fits(&whole, &self.limits(room, Severity::Warn))
+            || !self.policy.repairs.shortens && shorten::fits(&whole, &self.limits(room, Severity::Error))
+        {
+            return Some(Step::new(whole, Confidence::Likely));
+        }
+        let shorter = self.policy.repairs.shortens.then(|| {
+            [Severity::Warn, Severity::Error]
+                .into_iter()
+                .find_map(|least| shorten::fit(stem, &tail, self.stand_in, &self.limits(room, least)))
+        });
+        shorter.flatten().map(Step::shortened)
     }
 
     /// Whether `name` is valid and has nothing left to repair.
@@ -377,23 +451,27 @@ impl<'p> Suggester<'p> {
         if violations.iter().any(|v| v.rule == RuleId::Mojibake)
             && let Some(meant) = mojibake::undo(name)
         {
-            return Repair::Step(Step { name: meant, confidence: Confidence::Likely });
+            return Repair::Step(Step::new(meant, Confidence::Likely));
         }
         // A form that a rule asks for was looked for by the check; that in which names are stored was not.
-        let may_differ =
-            self.policy.stored_form().is_some() || violations.iter().any(|v| v.rule == RuleId::NotInForm);
+        let asks_for_form = |v: &Violation| v.rule == RuleId::NotInForm && self.repairs(v.rule, v.severity);
+        let may_differ = self.policy.stored_form().is_some() || violations.iter().any(asks_for_form);
         if let Some(form) = self.form.filter(|&form| may_differ && !is_in_form(name, form)) {
             let confidence = if form.is_compatibility() { Confidence::Likely } else { Confidence::Certain };
-            return Repair::Step(Step { name: to_form(name, form).into_owned(), confidence });
+            return Repair::Step(Step::new(to_form(name, form).into_owned(), confidence));
         }
         if let Some(step) = self.edited(name, &violations) {
             return Repair::Step(step);
         }
-        let is_too_long = name.len() > room || violations.iter().any(|v| v.rule == RuleId::NameTooLong);
-        match is_too_long.then(|| self.shortened(name, room)).flatten() {
+        let is_too_long = name.len() > room
+            || violations.iter().any(|v| v.rule == RuleId::NameTooLong && self.repairs(v.rule, v.severity));
+        let shortens = is_too_long && self.policy.repairs.shortens;
+        match shortens.then(|| self.shortened(name, room)).flatten() {
             Some(step) => Repair::Step(step),
             // The name is in the form in which it is stored, so only an error can make it invalid.
-            None => Repair::Done { is_valid: violations.iter().all(|v| v.severity < Severity::Error) },
+            None => Repair::Done {
+                is_valid: name.len() <= room && violations.iter().all(|v| v.severity < Severity::Error),
+            },
         }
     }
 
@@ -401,9 +479,9 @@ impl<'p> Suggester<'p> {
     fn shortened(&self, name: &str, room: usize) -> Option<Step> {
         let shorter = [Severity::Warn, Severity::Error]
             .into_iter()
-            .find_map(|least| shorten::shorten(name, &self.limits(room, least)))
+            .find_map(|least| shorten::shorten(name, self.stand_in, &self.limits(room, least)))
             .filter(|shorter| shorter != name)?;
-        Some(Step { name: shorter, confidence: Confidence::Likely })
+        Some(Step::shortened(shorter))
     }
 
     /// The limits of at least the severity `least`.

@@ -66,7 +66,7 @@ fn in_parts(request: &PlanRequest, policy: &Policy, settings: &PlanSettings, len
     let root_set = RootSet::open(&request.paths);
     let scope = Scope { max_depth: usize::MAX, one_file_system: true, exclude: request.exclude.clone() };
     let reader = PlanReader {
-        proposer: NameProposer { policy, settings, jobs: 2 },
+        proposer: NameProposer { policy, settings, advice: None, jobs: 2 },
         observer: &NoProgress,
         root_set: &root_set,
         found: Mutex::default(),

@@ -8,8 +8,6 @@
 pub(super) struct CodePage {
     /// Its name.
     pub(super) name: &'static str,
-    /// Other labels.
-    pub(super) labels: &'static [&'static str],
     /// The characters of the bytes 80..FF; U+FFFD where there is none.
     characters: [char; 128],
 }
@@ -29,7 +27,6 @@ impl CodePage {
 pub(super) static CODE_PAGES: [CodePage; 7] = [
     CodePage {
         name: "x-mac-ce",
-        labels: &["mac-ce", "macce", "maccentraleurope", "mac-latin2"],
         #[rustfmt::skip]
         characters: [
             'Ä', 'Ā', 'ā', 'É', 'Ą', 'Ö', 'Ü', 'á', 'ą', 'Č', 'ä', 'č', 'Ć', 'ć', 'é', 'Ź',
@@ -44,7 +41,6 @@ pub(super) static CODE_PAGES: [CodePage; 7] = [
     },
     CodePage {
         name: "x-mac-croatian",
-        labels: &["mac-croatian", "maccroatian"],
         #[rustfmt::skip]
         characters: [
             'Ä', 'Å', 'Ç', 'É', 'Ñ', 'Ö', 'Ü', 'á', 'à', 'â', 'ä', 'ã', 'å', 'ç', 'é', 'è',
@@ -59,7 +55,6 @@ pub(super) static CODE_PAGES: [CodePage; 7] = [
     },
     CodePage {
         name: "x-mac-greek",
-        labels: &["mac-greek", "macgreek"],
         #[rustfmt::skip]
         characters: [
             'Ä', '¹', '²', 'É', '³', 'Ö', 'Ü', '΅', 'à', 'â', 'ä', '΄', '¨', 'ç', 'é', 'è',
@@ -74,7 +69,6 @@ pub(super) static CODE_PAGES: [CodePage; 7] = [
     },
     CodePage {
         name: "x-mac-icelandic",
-        labels: &["mac-icelandic", "maciceland"],
         #[rustfmt::skip]
         characters: [
             'Ä', 'Å', 'Ç', 'É', 'Ñ', 'Ö', 'Ü', 'á', 'à', 'â', 'ä', 'ã', 'å', 'ç', 'é', 'è',
@@ -89,7 +83,6 @@ pub(super) static CODE_PAGES: [CodePage; 7] = [
     },
     CodePage {
         name: "x-mac-romanian",
-        labels: &["mac-romanian", "macromania"],
         #[rustfmt::skip]
         characters: [
             'Ä', 'Å', 'Ç', 'É', 'Ñ', 'Ö', 'Ü', 'á', 'à', 'â', 'ä', 'ã', 'å', 'ç', 'é', 'è',
@@ -104,7 +97,6 @@ pub(super) static CODE_PAGES: [CodePage; 7] = [
     },
     CodePage {
         name: "x-mac-turkish",
-        labels: &["mac-turkish", "macturkish"],
         #[rustfmt::skip]
         characters: [
             'Ä', 'Å', 'Ç', 'É', 'Ñ', 'Ö', 'Ü', 'á', 'à', 'â', 'ä', 'ã', 'å', 'ç', 'é', 'è',
@@ -119,7 +111,6 @@ pub(super) static CODE_PAGES: [CodePage; 7] = [
     },
     CodePage {
         name: "cp1125",
-        labels: &["ibm1125", "cp866u"],
         #[rustfmt::skip]
         characters: [
             'А', 'Б', 'В', 'Г', 'Д', 'Е', 'Ж', 'З', 'И', 'Й', 'К', 'Л', 'М', 'Н', 'О', 'П',

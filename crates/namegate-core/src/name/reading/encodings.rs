@@ -6,7 +6,7 @@ use std::str::FromStr;
 use oem_cp::code_table::DECODING_TABLE_CP_MAP;
 
 use super::code_pages::{CODE_PAGES, CodePage};
-use super::{Encoding, NotLegacy};
+use super::{Encoding, NotLegacy, labels};
 use crate::name::normalize::{Form, to_form};
 
 /// Where the characters of an encoding are.
@@ -42,21 +42,33 @@ const OEM: [(u16, &str); 16] = [
     (869, "cp869"),
 ];
 
-/// Numbers of code pages whose characters are those of a label of the Encoding Standard that is another.
-const NUMBERS: [(u16, &str); 10] = [
-    (866, "ibm866"),
-    (874, "windows-874"),
-    (932, "shift_jis"),
-    (936, "gbk"),
-    (949, "euc-kr"),
-    (950, "big5"),
-    (10000, "macintosh"),
-    (10007, "x-mac-cyrillic"),
-    (20866, "koi8-r"),
-    (21866, "koi8-u"),
-];
-
 impl Encoding {
+    /// All encodings, each with the labels by which it is known beside its name.
+    pub fn all() -> impl Iterator<Item = (Self, Vec<String>)> {
+        labels::LABELS.iter().filter_map(|&(name, others)| {
+            let pages = labels::pages_of(name).map(|page| format!("cp{page}"));
+            Some((Self::by_name(name)?, others.iter().map(|&label| label.to_owned()).chain(pages).collect()))
+        })
+    }
+
+    /// The encoding with this name.
+    fn by_name(name: &str) -> Option<Self> {
+        if let Some(page) = CODE_PAGES.iter().find(|page| page.name == name) {
+            return Some(Self(Own(page)));
+        }
+        if let Some(&(number, name)) = OEM.iter().find(|(_, oem)| *oem == name) {
+            return Some(Self(Oem(number, name)));
+        }
+        let modern = [encoding_rs::UTF_8, encoding_rs::REPLACEMENT, encoding_rs::X_USER_DEFINED];
+        let standard = encoding_rs::Encoding::for_label(name.as_bytes())?;
+        (standard.is_ascii_compatible() && !modern.contains(&standard)).then_some(Self(Standard(standard)))
+    }
+
+    /// The known label that is nearest to `label`, which is unknown.
+    pub(super) fn nearest_label(label: &str) -> Option<&'static str> {
+        labels::nearest_to(label)
+    }
+
     /// windows-1252, the superset of ISO-8859-1 that Western systems used.
     pub const WINDOWS_1252: Self = Self(Standard(encoding_rs::WINDOWS_1252));
 
@@ -133,32 +145,17 @@ impl Encoding {
 impl FromStr for Encoding {
     type Err = NotLegacy;
 
-    /// Reads a label without regard to case: one of the Encoding Standard, the number of a code page of DOS, Windows or
-    /// the Macintosh as other converters write it (`cp850`, `ibm850`, `cp932`), or a name such as `mac-ce`.
+    /// Reads a label, without regard to case and punctuation: one of the Encoding Standard, of GNU libiconv or of Python, or the
+    /// number of a code page (`cp850`, `ibm850`, `850`).
     ///
     /// # Errors
     /// The label is unknown, or its encoding is UTF-8 or not an extension of ASCII (UTF-16, ISO-2022-JP).
     fn from_str(label: &str) -> Result<Self, NotLegacy> {
-        let lower = label.trim().to_ascii_lowercase();
-        let is_label = |page: &&CodePage| page.name == lower || page.labels.contains(&&*lower);
-        if let Some(page) = CODE_PAGES.iter().find(is_label) {
-            return Ok(Self(Own(page)));
-        }
-        let number = lower.strip_prefix("cp").or_else(|| lower.strip_prefix("ibm"));
-        let number: Option<u16> = number.and_then(|number| number.parse().ok());
-        if let Some(&(number, name)) = OEM.iter().find(|(oem, _)| Some(*oem) == number) {
-            return Ok(Self(Oem(number, name)));
-        }
-        let standard = NUMBERS.iter().find(|(page, _)| Some(*page) == number);
-        let standard = standard.map_or(&*lower, |&(_, standard)| standard);
-        let found = encoding_rs::Encoding::for_label(standard.as_bytes());
-        let modern = [encoding_rs::UTF_8, encoding_rs::REPLACEMENT, encoding_rs::X_USER_DEFINED];
-        match found {
-            Some(encoding) if encoding.is_ascii_compatible() && !modern.contains(&encoding) => {
-                Ok(Self(Standard(encoding)))
-            }
-            _ => Err(NotLegacy { label: label.to_owned(), is_known: found.is_some() }),
-        }
+        let by_standard = encoding_rs::Encoding::for_label(label.as_bytes());
+        let found = labels::name_for(label.trim()).or(by_standard.map(encoding_rs::Encoding::name));
+        found
+            .and_then(Self::by_name)
+            .ok_or_else(|| NotLegacy { label: label.to_owned(), is_known: by_standard.is_some() })
     }
 }
 

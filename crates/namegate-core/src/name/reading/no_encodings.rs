@@ -6,6 +6,15 @@ use std::str::FromStr;
 use super::{Encoding, NotLegacy};
 
 impl Encoding {
+    /// None.
+    pub fn all() -> impl Iterator<Item = (Self, Vec<String>)> {
+        std::iter::empty()
+    }
+
+    pub(super) fn nearest_label(_: &str) -> Option<&'static str> {
+        None
+    }
+
     /// The name of the encoding in the Encoding Standard.
     pub fn name(self) -> &'static str {
         match self.0 {}

@@ -34,6 +34,23 @@ fn labels_of_legacy_encodings_are_read_and_all_others_are_refused_by_name() {
         ("mac-ce", "x-mac-ce"),
         ("MacTurkish", "x-mac-turkish"),
         ("cp866u", "cp1125"),
+        ("koi8r", "KOI8-R"),
+        ("KOI8_U", "KOI8-U"),
+        ("mac_roman", "macintosh"),
+        ("mac_latin2", "x-mac-ce"),
+        ("euckr", "EUC-KR"),
+        ("euc_jp", "EUC-JP"),
+        ("437", "cp437"),
+        ("l1", "windows-1252"),
+        ("latin_1", "windows-1252"),
+        ("8859-15", "ISO-8859-15"),
+        ("ISO_8859-2:1987", "ISO-8859-2"),
+        ("iso8859_9", "windows-1254"),
+        ("windows_31j", "Shift_JIS"),
+        ("ms932", "Shift_JIS"),
+        ("big5hkscs", "Big5"),
+        ("MS-CYRL", "windows-1251"),
+        ("28605", "ISO-8859-15"),
     ] {
         assert_eq!(encoding(label).name(), name);
     }
@@ -50,6 +67,19 @@ fn labels_of_legacy_encodings_are_read_and_all_others_are_refused_by_name() {
             Err(NotLegacy { label: label.into(), is_known: false }),
             "{label:?}"
         );
+    }
+    let message = |label: &str| label.parse::<Encoding>().unwrap_err().to_string();
+    assert_eq!(message("koi9-r"), "unknown encoding `koi9-r`; did you mean `KOI8-R`?");
+    assert_eq!(message("mac_romann"), "unknown encoding `mac_romann`; did you mean `mac-roman`?");
+    for (encoding, labels) in Encoding::all() {
+        for label in labels.iter().map(String::as_str).chain([encoding.name()]) {
+            assert_eq!(label.parse(), Ok(encoding), "{label}");
+            let standard = encoding_rs::Encoding::for_label(label.as_bytes());
+            assert!(standard.is_none_or(|standard| standard.name() == encoding.name()), "{label}");
+        }
+    }
+    for (label, _) in encodings::TRIED {
+        assert!(Encoding::all().any(|(known, _)| Ok(known) == label.parse()), "{label}");
     }
     let shown = NotLegacy { label: "a\u{FE00}\u{1B}".into(), is_known: false }.to_string();
     assert_eq!(shown, r"unknown encoding `a\u{FE00}\u{1B}`");

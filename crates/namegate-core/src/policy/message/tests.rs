@@ -96,7 +96,12 @@ fn each_message_explains_the_violation_in_a_few_words() {
             "a\u{E000}b".as_bytes(),
             &["private-use: U+E000, a private-use code point, which other machines may show differently"],
         ),
-        ("a\u{F022}b".as_bytes(), &["smb-private-use: U+F022, written by an SMB client instead of `:`"]),
+        (
+            "a\u{F022}b".as_bytes(),
+            &[
+                "smb-private-use: U+F022, written by an SMB client instead of `:` (`fix plan --map sfm`) or `\"` (`fix plan --map sfu`)",
+            ],
+        ),
         ("a\u{F00A}b".as_bytes(), &["smb-private-use: U+F00A, written by an SMB client instead of U+000A"]),
         (
             "a\u{FFFD}b".as_bytes(),

@@ -11,7 +11,7 @@ use crate::name::casefold::{self, Fold};
 use crate::name::normalize::{Form, is_in_form};
 use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
 use crate::policy::collision::{Collision, Equivalence};
-use crate::policy::rule::RuleId;
+use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Policy, SharedFingerprints, UsedFingerprints, Verdict, Violation};
 
 /// Calls its second argument with each name in use in a directory that has one of the fingerprints in the first, or with more names.
@@ -186,14 +186,14 @@ impl Policy {
         mut suggested: BTreeMap<usize, SuggestedName>,
     ) -> BTreeMap<usize, SuggestedName> {
         let names = there.names;
-        for at in moving(&there, &suggested) {
+        for at in moving(&there, &suggested, self.repairs.min_severity) {
             // Only a valid name can get a number without another repair.
             if let Entry::Vacant(entry) = suggested.entry(at)
                 && let Ok(text) = std::str::from_utf8(names[at])
                 && suggester.is_accepted(text)
             {
                 let (name, confidence) = (text.to_owned(), Confidence::Likely);
-                entry.insert(SuggestedName { name, confidence, decoded: None });
+                entry.insert(SuggestedName { name, confidence, is_shortened: false, decoded: None });
             }
         }
         if let FingerprintIndex::Complete(used) = there.used
@@ -300,13 +300,20 @@ impl Suggester<'_> {
     }
 }
 
-/// The names that must change because they collide with a name that stays.
-fn moving(there: &Occupants<'_, '_>, suggested: &BTreeMap<usize, SuggestedName>) -> BTreeSet<usize> {
+/// The names that must change because they collide with a name that stays, in collisions of at least `min_severity`.
+fn moving(
+    there: &Occupants<'_, '_>,
+    suggested: &BTreeMap<usize, SuggestedName>,
+    min_severity: Severity,
+) -> BTreeSet<usize> {
     let &Occupants { names, movable, collisions, .. } = there;
     let mut moving = BTreeSet::new();
     let is_merge = |rule: RuleId| matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase);
-    let mut groups: Vec<&Collision> =
-        collisions.iter().filter(|group| is_merge(group.violations[0].rule)).collect();
+    let is_resolved = |group: &Collision| {
+        let Violation { rule, severity, .. } = group.violations[0];
+        is_merge(rule) && severity >= min_severity
+    };
+    let mut groups: Vec<&Collision> = collisions.iter().filter(|group| is_resolved(group)).collect();
     // Collisions by normalization are resolved before collisions by case.
     groups.sort_by_key(|group| group.violations[0].rule);
     for group in groups {
@@ -442,7 +449,8 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
     fn with_numbers(&self, entry: usize, from: usize, count: usize) -> Vec<String> {
         let (at, new) = &self.entries[entry];
         let room = room_for(self.names[*at]);
-        (from..from + count).map_while(|number| self.suggester.with_number(&new.name, room, number)).collect()
+        let candidate = |number| Some(self.suggester.with_number(&new.name, room, number)?.name);
+        (from..from + count).map_while(candidate).collect()
     }
 
     /// The fingerprints of `names`, sorted.
@@ -537,7 +545,7 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
         let (own, suggester) = (self.names[*at], self.suggester);
         let room = room_for(own);
         let first = suggester.with_number(&new.name, room, 2)?;
-        let family = casefold::key(&first, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
+        let family = casefold::key(&first.name, Some(Form::Nfkc), Some(Fold::Full)).into_owned();
         let from = self.next.get(&family).copied().unwrap_or(2);
         self.look_up(&self.with_numbers(entry, from, NUMBERS_TOGETHER));
         let mut tried = 0;
@@ -551,9 +559,9 @@ impl<'s, 'a: 's, 'n> OccupiedNames<'s, 'a, 'n> {
             self.is_in_use(candidate, own)
         };
         // The directory has an end, and so have the numbers in use.
-        let (name, number) = suggester.numbered(&new.name, room, from, usize::MAX, &mut in_use)?;
+        let (numbered, number) = suggester.numbered(new, room, from, usize::MAX, &mut in_use)?;
         self.next.insert(family, number + 1);
-        Some(SuggestedName { name, confidence: new.confidence.max(Confidence::Likely), ..*new })
+        Some(numbered)
     }
 }
 

@@ -7,25 +7,29 @@
 //! | other controls, noncharacters, byte order mark, bidi controls, ignorable and tag characters | removed |
 //! | `non-ascii-space` | U+0020 |
 //! | `smb-private-use` | the character that it replaces, if the policy allows that, else `_` |
-//! | `reserved-character` | the other case or the bare letter, if the policy allows that, else `_`; other letters and digits only where they are errors |
+//! | `reserved-character` | the other case or the bare letter, if the policy allows that, else `_`; other letters and digits only where they are errors; punctuation at the end of a word or beside a separator is removed |
 //! | `private-use`, `replacement-character`, `unassigned`, `mixed-script` | `_` where they are errors, else nothing |
 //! | `leading-space`, `trailing-space`, `trailing-dot` | removed |
 //! | `leading-dash`, `leading-tilde`, `dot-git-lookalike` | `_` in front |
 //! | `reserved-name` | `_` after the base, before the extension, or within the word |
 //! | `empty-name`, `dot-name`, a raw NUL or `/` | `_` |
+//!
+//! What is replaced is a user-perceived character (UAX #29): with its marks, and a sequence of emoji as a whole.
 
 use std::cmp::Reverse;
 use std::iter;
 
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
+use unicode_segmentation::GraphemeCursor;
 
 use super::shorten::split;
 use super::{Confidence, Step, Suggester};
 use crate::name::Span;
 use crate::name::normalize::{Form, to_form};
-use crate::name::scalar::meant_by_smb;
+use crate::name::scalar::{is_default_ignorable, meant_by_smb};
 use crate::name::script;
+use crate::name::substitutes::meanings_of_private;
 use crate::policy::profile::{NamePart, Test};
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Policy, Violation};
@@ -78,13 +82,20 @@ impl Suggester<'_> {
     /// Applies all edits that the `violations` of `name` need; `None` if there are none.
     pub(super) fn edited(&self, name: &str, violations: &[Violation]) -> Option<Step> {
         let mut edits = Vec::new();
-        for violation in violations {
-            self.edit(name, violation, &mut edits);
+        for violation in violations.iter().filter(|v| self.repairs(v.rule, v.severity)) {
+            // It may be part of a character that is replaced already.
+            let is_done = edits.last().is_some_and(|last: &Edit| {
+                let Span { start, end } = violation.span;
+                start < end && last.span.start <= start && end <= last.span.end
+            });
+            if !is_done {
+                self.edit(name, violation, &mut edits);
+            }
         }
         // Insertions first, and an escape sequence before the control that it begins with.
         edits.sort_by_key(|edit| (edit.span.start, !edit.span.is_empty(), Reverse(edit.span.end)));
         let confidence = edits.iter().map(|edit| edit.confidence).max()?;
-        Some(Step { name: applied(name, &edits), confidence })
+        Some(Step::new(applied(name, &edits), confidence))
     }
 
     fn edit(&self, name: &str, violation: &Violation, edits: &mut Vec<Edit>) {
@@ -108,9 +119,9 @@ impl Suggester<'_> {
             | RuleId::DefaultIgnorable
             | RuleId::TagCharacter => edits.push(Edit::remove(span)),
             RuleId::NonAsciiSpace => edits.push(Edit::replace(span, ' ')),
-            RuleId::SmbPrivateUse => edits.extend(only(name, span).map(|c| self.restored(c, span))),
+            RuleId::SmbPrivateUse => edits.extend(only(name, span).map(|c| self.restored(name, c, span))),
             RuleId::ReservedCharacter => {
-                edits.extend(only(name, span).and_then(|c| self.unreserved(c, violation)))
+                edits.extend(only(name, span).and_then(|c| self.unreserved(name, c, violation)))
             }
             RuleId::EmptyName | RuleId::LeadingDash | RuleId::LeadingTilde => edits.push(front()),
             RuleId::DotName | RuleId::NulSmuggling | RuleId::SeparatorSmuggling => {
@@ -119,14 +130,15 @@ impl Suggester<'_> {
             RuleId::PrivateUse | RuleId::ReplacementCharacter | RuleId::Unassigned
                 if severity == Severity::Error =>
             {
-                edits.push(Edit::replace(span, self.stand_in).with_confidence(Confidence::Guess));
+                edits.push(self.replaced(name, span).with_confidence(Confidence::Guess));
             }
             RuleId::LeadingSpace => {
                 let rest = name.trim_start_matches(' ');
                 edits.push(Edit::remove(Span::new(0, name.len() - rest.len())));
             }
             RuleId::TrailingSpace | RuleId::TrailingDot => {
-                let is_on = |rule: RuleId| self.policy.tables.plain[rule as usize].is_some();
+                let weight = |rule: RuleId| self.policy.tables.plain[rule as usize];
+                let is_on = |rule| weight(rule).is_some_and(|weight| self.repairs(rule, weight.severity));
                 let (space, dot) = (is_on(RuleId::TrailingSpace), is_on(RuleId::TrailingDot));
                 let kept = name.trim_end_matches(|c| c == ' ' && space || c == '.' && dot);
                 edits.push(Edit::remove(Span::new(kept.len(), name.len())));
@@ -143,13 +155,21 @@ impl Suggester<'_> {
         }
     }
 
+    /// Replaces the user-perceived character around `span`.
+    fn replaced(&self, name: &str, span: Span) -> Edit {
+        Edit::replace(character_around(name, span), self.stand_in)
+    }
+
     /// Restores the character that an SMB client replaced by `c`.
-    fn restored(&self, c: char, span: Span) -> Edit {
+    fn restored(&self, name: &str, c: char, span: Span) -> Edit {
+        let mut meanings = meanings_of_private(c).map(|(_, meant)| meant);
+        let confidence =
+            if meanings.next() == meanings.next_back() { Confidence::Certain } else { Confidence::Guess };
         match meant_by_smb(c) {
             Some(meant) if is_unreserved(self.policy, meant) && !meant.is_control() => {
-                Edit::replace(span, meant).with_confidence(Confidence::Certain)
+                Edit::replace(span, meant).with_confidence(confidence)
             }
-            Some(meant) if !meant.is_control() => Edit::replace(span, self.stand_in),
+            Some(meant) if !meant.is_control() => self.replaced(name, span),
             // No name gets a control back.
             _ => Edit::remove(span),
         }
@@ -169,10 +189,10 @@ impl Suggester<'_> {
     }
 
     /// Replaces `c`, which is reserved.
-    fn unreserved(&self, c: char, violation: &Violation) -> Option<Edit> {
+    fn unreserved(&self, name: &str, c: char, violation: &Violation) -> Option<Edit> {
         let span = violation.span;
         if GeneralCategoryGroup::Mark.contains(CATEGORY.get(c)) {
-            return Some(Edit::remove(span));
+            return Some(Edit::remove(with_ignorable(name, span)));
         }
         let bare = match c.is_ascii() {
             true => c,
@@ -189,8 +209,43 @@ impl Suggester<'_> {
             None if c == self.stand_in => None,
             // A name without its letters is useless, which is worse than a warning.
             None if c.is_alphanumeric() => (violation.severity == Severity::Error)
-                .then(|| Edit::replace(span, self.stand_in).with_confidence(Confidence::Guess)),
-            None => Some(Edit::replace(span, self.stand_in)),
+                .then(|| self.replaced(name, span).with_confidence(Confidence::Guess)),
+            None if self.is_left_out(name, c, span) => Some(Edit::remove(span)),
+            None => Some(self.replaced(name, span)),
+        }
+    }
+
+    /// Whether `c`, which is reserved, is punctuation whose place a reader sees without a replacement: `Was?.doc`, `Dr. Who: Ep. 1`.
+    fn is_left_out(&self, name: &str, c: char, span: Span) -> bool {
+        const PUNCTUATION: &[char] =
+            &['?', '!', ':', ';', ',', '"', '\'', '*', '<', '>', '|', '“', '”', '„', '‘', '’'];
+        /// More punctuation in a row is no punctuation.
+        const MAX_RUN: usize = 4;
+        let is_separator = |c: char| matches!(c, ' ' | '-' | '_');
+        let is_left_out = |c: char| PUNCTUATION.contains(&c) && !is_unreserved(self.policy, c);
+        if !self.leaves_out || !PUNCTUATION.contains(&c) {
+            return false;
+        }
+        let (before, after) = (&name[..span.start], &name[span.end..]);
+        // The first character that stays on each side; `None` at the end of the name.
+        let stays = |side: &mut dyn Iterator<Item = char>| {
+            let mut run = side.take(MAX_RUN + 1).skip_while(|&c| is_left_out(c));
+            run.next()
+        };
+        let (last, first) = (stays(&mut before.chars().rev()), stays(&mut after.chars()));
+        if last.is_none() && before.len() > MAX_RUN || first.is_none() && after.len() > MAX_RUN {
+            return false;
+        }
+        let begins_word = last.is_none_or(is_separator);
+        let is_extension = first == Some('.')
+            && after.ends_with(split(name).1)
+            && split(name).1.len() + MAX_RUN >= after.len();
+        let ends_word = first.is_none_or(is_separator) || is_extension;
+        match (begins_word, ends_word) {
+            // A replacement would be all that stands there.
+            (true, true) => false,
+            (true, false) => last.is_some() || first.is_some_and(char::is_alphanumeric),
+            (false, ends_word) => ends_word,
         }
     }
 
@@ -226,10 +281,26 @@ impl Suggester<'_> {
             if !bytes[at..].get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word.as_bytes())) {
                 continue;
             }
+            if word.len() > 1 && word.starts_with('_') && word.ends_with('_') {
+                let end = at + word.len();
+                edits.extend([at, end - 1].map(|at| self.without_underscore(name, at)));
+                continue;
+            }
             edits.push(match middle {
                 0 => Edit::replace(Span::new(at, at + word.len()), self.stand_in),
                 _ => Edit::insert(at + middle, self.stand_in),
             });
+        }
+    }
+
+    /// Removes the underscore at `at`, or replaces it between two words.
+    fn without_underscore(&self, name: &str, at: usize) -> Edit {
+        let (before, after) = (&name[..at], &name[at + 1..]);
+        let parts_words = before.ends_with(char::is_alphanumeric) && after.starts_with(char::is_alphanumeric);
+        let other = ['-', ' ', '.'].into_iter().find(|&c| is_unreserved(self.policy, c));
+        match other.filter(|_| parts_words) {
+            Some(other) => Edit::replace(Span::new(at, at + 1), other),
+            None => Edit::remove(Span::new(at, at + 1)),
         }
     }
 
@@ -241,7 +312,7 @@ impl Suggester<'_> {
             from = word.end;
             let text = span_of(name, word);
             if !text.bytes().any(|b| b.is_ascii_alphabetic()) {
-                edits.push(Edit::replace(word, self.stand_in).with_confidence(Confidence::Guess));
+                edits.push(self.replaced(name, word).with_confidence(Confidence::Guess));
                 continue;
             }
             let foreign = text.char_indices().filter(|(_, c)| !c.is_ascii());
@@ -252,6 +323,34 @@ impl Suggester<'_> {
             }));
         }
     }
+}
+
+/// The user-perceived character around `span`, unless it has a letter or a digit besides.
+fn character_around(name: &str, span: Span) -> Span {
+    let (before, after) = (&name[..span.start], &name[span.end..]);
+    // Nothing joins ASCII, which most neighbours are.
+    if !before.ends_with(|c: char| !c.is_ascii()) && !after.starts_with(|c: char| !c.is_ascii()) {
+        return span;
+    }
+    let cursor = || GraphemeCursor::new(span.start, name.len(), true);
+    let start = match cursor().is_boundary(name, 0) {
+        Ok(false) => cursor().prev_boundary(name, 0).ok().flatten().unwrap_or(span.start),
+        _ => span.start,
+    };
+    let end = cursor().next_boundary(name, 0).ok().flatten().map_or(span.end, |end| end.max(span.end));
+    let is_letter = |c: char| {
+        let category = CATEGORY.get(c);
+        GeneralCategoryGroup::Letter.contains(category) || GeneralCategoryGroup::Number.contains(category)
+    };
+    let has_letter = name[start..span.start].contains(is_letter) || name[span.end..end].contains(is_letter);
+    if has_letter { span } else { Span::new(start, end) }
+}
+
+/// `span` with the invisible characters on both sides.
+fn with_ignorable(name: &str, span: Span) -> Span {
+    let before = name[..span.start].trim_end_matches(is_default_ignorable);
+    let after = name[span.end..].trim_start_matches(is_default_ignorable);
+    Span::new(before.len(), name.len() - after.len())
 }
 
 /// The length of the escape sequence at the start of `rest`, which follows an ESC: a control sequence (ISO/IEC 6429), which colours

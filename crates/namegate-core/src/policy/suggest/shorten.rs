@@ -1,26 +1,31 @@
-//! Shortens names to the limits of a policy, before the extension and between user-perceived characters.
+//! Shortens names to the limits of a policy, before the extension and between user-perceived characters (UAX #29).
 //!
-//! Sources: UAX #29, section 3.1 (Grapheme_Cluster_Break) for where a character ends. Flags and emoji joined by U+200D
-//! may be cut apart; what is left is well-formed.
+//! Long names of one directory often differ in their last words or numbers alone, so the middle is left out where enough of the name
+//! stays.
 
-use icu_properties::props::GraphemeClusterBreak as Break;
-use icu_properties::{CodePointMapData, CodePointMapDataBorrowed};
+use unicode_segmentation::UnicodeSegmentation;
 
 use crate::policy::length::measure;
 use crate::policy::profile::{Limit, Unit};
 
-const BREAK: CodePointMapDataBorrowed<'static, Break> = CodePointMapData::<Break>::new();
-
 /// A longer tail is no extension but a part of a sentence.
 const MAX_EXTENSION: usize = 32;
 
+/// How many user-perceived characters are kept from the end of a stem, where its beginning keeps at least twice as many.
+const ENDS: [usize; 3] = [24, 16, 8];
+
 /// `name` in two: the stem, never empty unless `name` is, and the extension with its dot. `.tar` belongs to the
-/// extension behind it; the name of a hidden file has none.
+/// extension behind it. The name of a hidden file has none, and neither have an abbreviation (`T.N.T`), a number with a point
+/// (`23.2`) and a year (`Photos.2019`).
 pub(super) fn split(name: &str) -> (&str, &str) {
     let Some(dot) = name.rfind('.') else { return (name, "") };
     let (stem, extension) = name.split_at(dot);
     let is_extension = extension.len() > 1 && extension.len() <= MAX_EXTENSION && !extension.contains(' ');
-    if !is_extension || stem.bytes().all(|b| b == b'.') {
+    let is_number = extension[1..].bytes().all(|b| b.is_ascii_digit())
+        && (extension.len() > 4 || stem.ends_with(|c: char| c.is_ascii_digit()));
+    let is_initial = |part: &str| part.len() == 1 && part.bytes().all(|b| b.is_ascii_uppercase());
+    let is_abbreviation = is_initial(&extension[1..]) && is_initial(stem.rsplit('.').next().unwrap_or(stem));
+    if !is_extension || is_number || is_abbreviation || stem.bytes().all(|b| b == b'.') {
         return (name, "");
     }
     let inner = stem.len().checked_sub(4).and_then(|at| stem.split_at_checked(at));
@@ -32,9 +37,9 @@ pub(super) fn split(name: &str) -> (&str, &str) {
     }
 }
 
-/// `name` with as much cut from the end of its stem, or if that is not enough from its end, as the limits ask for.
-/// `None` if nothing would be left.
-pub(super) fn shorten(name: &str, limits: &[Limit]) -> Option<String> {
+/// `name` with as much left out of its stem, or if that is not enough from its end, as the limits ask for. `mark` takes the place of
+/// what is left out of the middle. `None` if nothing would be left.
+pub(super) fn shorten(name: &str, mark: char, limits: &[Limit]) -> Option<String> {
     let (stem, extension) = split(name);
     let longest =
         limits.iter().filter(|limit| limit.unit == Unit::ExtensionCodePoints).map(|limit| limit.max).min();
@@ -47,7 +52,7 @@ pub(super) fn shorten(name: &str, limits: &[Limit]) -> Option<String> {
         }
         None => (stem, extension),
     };
-    fit(stem, extension, limits).or_else(|| fit(name, "", limits))
+    fit(stem, extension, mark, limits).or_else(|| fit(name, "", mark, limits))
 }
 
 /// The first `count` code points.
@@ -56,23 +61,32 @@ fn prefix(text: &str, count: usize) -> &str {
 }
 
 /// As much of `stem` as the limits allow, followed by all of `tail`. `None` if nothing of the stem would be left.
-pub(super) fn fit(stem: &str, tail: &str, limits: &[Limit]) -> Option<String> {
+pub(super) fn fit(stem: &str, tail: &str, mark: char, limits: &[Limit]) -> Option<String> {
     let whole = format!("{stem}{tail}");
     if fits(&whole, limits) {
         return Some(whole);
     }
-    let clusters = || ends(stem, is_boundary);
-    let scalars = || ends(stem, |_, _| true);
-    longest(stem, &clusters(), tail, limits).or_else(|| longest(stem, &scalars(), tail, limits))
+    let clusters: Vec<usize> = stem.grapheme_indices(true).map(|(at, text)| at + text.len()).collect();
+    let with_end = ENDS.iter().find_map(|&kept| {
+        let from = clusters.len().checked_sub(kept + 1)?;
+        let end = stem[clusters[from]..].trim_start_matches([' ', '.', mark]);
+        let with_mark = format!("{mark}{end}{tail}");
+        longest(stem, &clusters[..=from], &with_mark, limits).filter(|(count, _)| *count >= 2 * kept)
+    });
+    let scalars = || stem.char_indices().map(|(at, c)| at + c.len_utf8()).collect::<Vec<_>>();
+    with_end
+        .or_else(|| longest(stem, &clusters, tail, limits))
+        .or_else(|| longest(stem, &scalars(), tail, limits))
+        .map(|(_, name)| name)
 }
 
-fn fits(name: &str, limits: &[Limit]) -> bool {
+pub(super) fn fits(name: &str, limits: &[Limit]) -> bool {
     limits.iter().all(|limit| measure(name.as_bytes(), limit.unit) <= limit.max)
 }
 
-/// The longest of the prefixes of `stem` that end at `ends` with which the name fits. A longer prefix is never shorter
-/// in any unit, but for a few code points that a normal form merges: the result is measured once more.
-fn longest(stem: &str, ends: &[usize], tail: &str, limits: &[Limit]) -> Option<String> {
+/// The longest of the prefixes of `stem` that end at `ends` with which the name fits, as their number and the name. A longer prefix is never
+/// shorter in any unit, but for a few code points that a normal form merges: the result is measured once more.
+fn longest(stem: &str, ends: &[usize], tail: &str, limits: &[Limit]) -> Option<(usize, String)> {
     let with = |end: usize| {
         let cut = &stem[..end];
         let trimmed = cut.trim_end_matches([' ', '.']);
@@ -81,21 +95,7 @@ fn longest(stem: &str, ends: &[usize], tail: &str, limits: &[Limit]) -> Option<S
     };
     let fitting = ends.partition_point(|&end| fits(&with(end), limits));
     let name = with(*ends.get(fitting.checked_sub(1)?)?);
-    fits(&name, limits).then_some(name)
-}
-
-/// Where prefixes of `text` may end, ascending; its end, but not its beginning, is one of them.
-fn ends(text: &str, is_boundary: impl Fn(char, char) -> bool) -> Vec<usize> {
-    let pairs = text.char_indices().zip(text.chars().skip(1));
-    let inner = pairs.filter(|&((_, c), next)| is_boundary(c, next)).map(|((at, c), _)| at + c.len_utf8());
-    inner.chain((!text.is_empty()).then_some(text.len())).collect()
-}
-
-/// Whether a reader sees two characters where `next` follows `before`.
-fn is_boundary(before: char, next: char) -> bool {
-    let is_joined =
-        matches!(BREAK.get(next), Break::Extend | Break::SpacingMark | Break::ZWJ | Break::V | Break::T);
-    !is_joined && BREAK.get(before) != Break::ZWJ
+    fits(&name, limits).then_some((fitting, name))
 }
 
 #[cfg(test)]
@@ -118,6 +118,12 @@ mod tests {
             ("a.", "a.", ""),
             ("", "", ""),
             ("Mr. Smith went to town", "Mr. Smith went to town", ""),
+            ("T.N.T", "T.N.T", ""),
+            ("Entwurf 23.2", "Entwurf 23.2", ""),
+            ("Photos.2019", "Photos.2019", ""),
+            ("ls.1", "ls", ".1"),
+            ("film.001", "film", ".001"),
+            ("a.C", "a", ".C"),
         ] {
             assert_eq!(split(name), (stem, extension), "{name}");
         }
@@ -132,6 +138,8 @@ mod tests {
             ("ééé.txt", limit(9, Unit::Bytes)[0], "éé.txt"),
             ("ae\u{301}e\u{301}.c", limit(5, Unit::CodePoints)[0], "ae\u{301}.c"),
             ("\u{1F600}\u{1F600}.c", limit(5, Unit::Utf16)[0], "\u{1F600}.c"),
+            ("ab\u{1F469}\u{200D}\u{1F467}.c", limit(7, Unit::Utf16)[0], "ab.c"),
+            ("x\u{1F1E9}\u{1F1EA}", limit(4, Unit::Utf16)[0], "x"),
             (
                 "\u{1112}\u{1161}\u{11AB}\u{1100}\u{1173}",
                 limit(4, Unit::CodePoints)[0],
@@ -144,12 +152,19 @@ mod tests {
             ("é.x", limit(4, Unit::BytesIn(crate::name::normalize::Form::Nfd))[0], "é"),
         ];
         for &(name, limit, expected) in cases {
-            assert_eq!(shorten(name, &[limit]).as_deref(), Some(expected), "{name}");
+            assert_eq!(shorten(name, '_', &[limit]).as_deref(), Some(expected), "{name}");
         }
+        let long = |end: &str| format!("{} {end}.docx", "Sehr lang ".repeat(20));
+        let shorter = |end: &str| shorten(&long(end), '_', &limit(80, Unit::Bytes)).unwrap();
+        assert_eq!(
+            shorter("Teil 12"),
+            "Sehr lang Sehr lang Sehr lang Sehr lang Sehr lang S_lang Sehr lang  Teil 12.docx"
+        );
+        assert_ne!(shorter("Teil 12"), shorter("Teil 13"));
         // One base with more marks than fit: between marks is better than nothing.
         let stacked = format!("a{}", "\u{301}".repeat(50));
-        assert_eq!(shorten(&stacked, &limit(10, Unit::CodePoints)).map(|s| s.chars().count()), Some(10));
-        assert_eq!(shorten("日", &limit(2, Unit::Bytes)), None);
-        assert_eq!(shorten("abc", &limit(0, Unit::Bytes)), None);
+        assert_eq!(shorten(&stacked, '_', &limit(10, Unit::CodePoints)).map(|s| s.chars().count()), Some(10));
+        assert_eq!(shorten("日", '_', &limit(2, Unit::Bytes)), None);
+        assert_eq!(shorten("abc", '_', &limit(0, Unit::Bytes)), None);
     }
 }

@@ -68,6 +68,15 @@ fn normalizing(form: Form, on_mismatch: OnMismatch) -> Policy {
     builder.normalization(normalization).build().unwrap()
 }
 
+fn suggested(name: &str, confidence: Confidence) -> SuggestedName {
+    SuggestedName { name: name.to_owned(), confidence, is_shortened: false, decoded: None }
+}
+
+/// The policy with suggested names for everything.
+pub(super) fn thorough(policy: Policy) -> Policy {
+    policy.with_repairs(RepairScope { min_severity: Severity::Warn, shortens: true })
+}
+
 pub(super) fn policies() -> Vec<Policy> {
     let each = profile::ALL.iter().map(|&profile| Policy::from_profiles(&[profile]));
     let own = [
@@ -82,7 +91,8 @@ pub(super) fn policies() -> Vec<Policy> {
         Policy::from_profiles(profile::ALL),
         Policy::from_profiles(&[]),
     ];
-    each.chain(own).collect()
+    let all: Vec<Policy> = each.chain(own).collect();
+    all.iter().cloned().map(thorough).chain(all.iter().cloned()).collect()
 }
 
 pub(super) fn repaired(policy: &Policy, name: &[u8]) -> Option<String> {
@@ -91,10 +101,11 @@ pub(super) fn repaired(policy: &Policy, name: &[u8]) -> Option<String> {
 
 #[test]
 fn each_violation_has_the_smallest_change() {
-    let (desktop, error, warn) = (desktop(), suspicious(Severity::Error), suspicious(Severity::Warn));
+    let (desktop, error) = (thorough(desktop()), suspicious(Severity::Error));
+    let warn = thorough(suspicious(Severity::Warn));
     let cases: &[(&Policy, &str, Option<&str>)] = &[
         (&desktop, "good name.txt", None),
-        (&desktop, "what?.txt", Some("what_.txt")),
+        (&desktop, "what?.txt", Some("what.txt")),
         (&desktop, "a\tb", Some("a b")),
         (&desktop, "two\nlines.txt", Some("two lines.txt")),
         (&desktop, "two\r\n\t lines.txt", Some("two lines.txt")),
@@ -117,9 +128,11 @@ fn each_violation_has_the_smallest_change() {
         (&desktop, ".lock", Some(".lock_")),
         (&desktop, "~$draft.docx", Some("_~$draft.docx")),
         (&desktop, "film.PART", Some("film.PART_")),
-        (&desktop, "a_vti_b_VTI_", Some("a_v_ti_b_V_TI_")),
+        (&desktop, "a_vti_b_VTI_", Some("a-vti-b-VTI")),
         (&desktop, "cafe\u{301}", Some("café")),
         (&desktop, "12\u{F022}30", Some("12_30")),
+        (&desktop, "_vti_", Some("vti")),
+        (&desktop, "_VTI_cnf_vti_.txt", Some("VTI-cnf-vti.txt")),
         (&desktop, "x\u{F029}", Some("x")),
         (&desktop, "x\u{F003}", Some("x")),
         (&desktop, "\u{F028}y\u{F029}z", Some("y.z")),
@@ -155,7 +168,7 @@ fn each_violation_has_the_smallest_change() {
 #[test]
 fn names_as_people_have_them_become_names_as_people_would_write_them() {
     let policy = ["portable", "strict", "security"].map(|p| profile::by_name(p).unwrap());
-    let policy = Policy::from_profiles(&policy);
+    let policy = thorough(Policy::from_profiles(&policy));
     let cases: &[(&[u8], &str)] = &[
         (b"two\nlines.txt", "two lines.txt"),
         (b"tab\tseparated.csv", "tab separated.csv"),
@@ -188,13 +201,13 @@ fn names_as_people_have_them_become_names_as_people_would_write_them() {
         (b"...", "_"),
         (b" ", "_"),
         (b" leading.txt", "leading.txt"),
-        (b"what?.txt", "what_.txt"),
+        (b"what?.txt", "what.txt"),
         (b"a:b.txt", "a_b.txt"),
         (b"12:30 meeting.ics", "12_30 meeting.ics"),
         (b"2024-01-01T12:00:00.log", "2024-01-01T12_00_00.log"),
-        (b"Q&A <final>.docx", "Q&A _final_.docx"),
-        (b"\"quoted\".txt", "_quoted_.txt"),
-        (b"Dr. Who: Ep. 1.", "Dr. Who_ Ep. 1"),
+        (b"Q&A <final>.docx", "Q&A final.docx"),
+        (b"\"quoted\".txt", "quoted.txt"),
+        (b"Dr. Who: Ep. 1.", "Dr. Who Ep. 1"),
         (b"C:\\me\\file.txt", "C__me_file.txt"),
         (b"a / b", "a _ b"),
         (b"a\0b", "a_b"),
@@ -242,7 +255,7 @@ fn letters_that_a_target_lacks_become_the_nearest_that_it_has() {
         ("über-größe", "UBER_GRO"),
         ("archive.tar.gz", "ARCHIVE.GZ"),
     ] {
-        let policy = optical();
+        let policy = thorough(optical());
         assert_eq!(repaired(&policy, name.as_bytes()).as_deref(), Some(expected), "{name}");
     }
 }
@@ -252,9 +265,8 @@ fn letters_are_given_up_only_where_they_are_errors_and_then_with_little_confiden
     let ascii = Chars::AllBut("abcdefghijklmnopqrstuvwxyz0123456789_.");
     let refusing = policy(vec![error(Test::Reserved(ascii.clone()))]);
     let repair = refusing.suggest_name("日本!.txt".as_bytes(), EncodingHint::Unknown, &mut |_| false);
-    let (name, confidence) = ("___.txt".into(), Confidence::Guess);
-    assert_eq!(repair, Some(SuggestedName { name, confidence, decoded: None }));
-    let warning = policy(vec![ProfileRule::warn(Test::Reserved(ascii), "test")]);
+    assert_eq!(repair, Some(suggested("__.txt", Confidence::Guess)));
+    let warning = thorough(policy(vec![ProfileRule::warn(Test::Reserved(ascii), "test")]));
     assert_eq!(repaired(&warning, "日本!é.txt".as_bytes()).as_deref(), Some("日本_e.txt"));
     assert_eq!(repaired(&warning, "日本.txt".as_bytes()), None);
 }
@@ -271,17 +283,21 @@ fn a_name_that_no_change_makes_valid_has_no_suggested_name() {
 
 #[test]
 fn a_long_name_is_shortened_to_every_limit() {
-    let desktop = desktop();
+    let (desktop, thorough) = (desktop(), thorough(desktop()));
     let name = format!("{}.txt", "é".repeat(50));
+    assert_eq!(repaired(&desktop, name.as_bytes()), None, "no name is shortened unless that is requested");
     // Three bytes each in NFD, and the extension.
-    assert_eq!(repaired(&desktop, name.as_bytes()), Some(format!("{}.txt", "é".repeat(18))));
+    let shorter = thorough.suggest_name(name.as_bytes(), EncodingHint::Unknown, &mut |_| false).unwrap();
+    assert_eq!(shorter.name, format!("{}.txt", "é".repeat(18)));
+    assert_eq!((shorter.confidence, shorter.is_shortened), (Confidence::Guess, true));
     let name = format!("{}.txt", "\u{1F600}".repeat(50));
-    assert_eq!(repaired(&desktop, name.as_bytes()), Some(format!("{}.txt", "\u{1F600}".repeat(14))));
+    assert_eq!(repaired(&thorough, name.as_bytes()), Some(format!("{}.txt", "\u{1F600}".repeat(14))));
     // No limit was asked for, but what was read must be a name that can be given.
     let cyrillic = b"\xC6\xCF\xD4\xCF ".repeat(40);
-    let read = Policy::from_profiles(&[])
-        .suggest_name(&cyrillic, EncodingHint::Given("koi8-r".parse().unwrap()), &mut |_| false)
-        .unwrap();
+    let koi8 = EncodingHint::Given("koi8-r".parse().unwrap());
+    let utf8 = Policy::from_profiles(&[]);
+    assert_eq!(utf8.suggest_name(&cyrillic, koi8, &mut |_| false), None);
+    let read = self::thorough(utf8).suggest_name(&cyrillic, koi8, &mut |_| false).unwrap();
     assert!(
         read.name.starts_with("фото фото") && (240..=255).contains(&read.name.len()),
         "{}",
@@ -326,24 +342,76 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
 
 #[test]
 fn a_suggested_name_that_is_in_use_gets_a_number_before_its_extension() {
-    let desktop = desktop();
+    let (desktop, thorough) = (desktop(), thorough(desktop()));
     let with = |name: &str, taken: &[&str]| {
-        desktop
+        thorough
             .suggest_name(name.as_bytes(), EncodingHint::Unknown, &mut |other| taken.contains(&other))
             .unwrap()
             .name
     };
-    assert_eq!(with("a?.tar.gz", &["a_.tar.gz"]), "a__2.tar.gz");
+    assert_eq!(with("a?.tar.gz", &["a.tar.gz"]), "a_2.tar.gz");
     assert_eq!(with("a.", &["a", "a_2", "a_3"]), "a_4");
+    assert_eq!(with("T.N.T.", &["T.N.T"]), "T.N.T_2");
     let long = format!("{}?.txt", "x".repeat(60));
-    let cut = format!("{}.txt", "x".repeat(36));
-    assert_eq!(with(&long, &[&cut]), format!("{}_2.txt", "x".repeat(34)));
+    let cut = format!("{}_{}.txt", "x".repeat(27), "x".repeat(8));
+    assert_eq!(with(&long, &[]), cut);
+    let numbered = with(&long, &[&cut]);
+    assert!(numbered.len() == 40 && numbered.ends_with("xxx_2.txt"), "{numbered}");
     assert_eq!(desktop.suggest_name(b"a.", EncodingHint::Unknown, &mut |_| true), None);
     assert_eq!(
         desktop.suggest_name(b"good", EncodingHint::Unknown, &mut |_| true),
         None,
         "a good name is not asked about"
     );
+}
+
+#[test]
+fn a_character_is_replaced_with_all_that_belongs_to_it() {
+    let family = "\u{1F468}\u{200D}\u{1F469}\u{200D}\u{1F467}\u{200D}\u{1F466}";
+    let scotland = "\u{1F3F4}\u{E0067}\u{E0062}\u{E0073}\u{E0063}\u{E0074}\u{E007F}";
+    let rainbow = "\u{1F3F3}\u{FE0F}\u{200D}\u{1F308}";
+    let basic = policy(vec![error(Test::Reserved(Chars::one_of(
+        "\u{1F468}\u{1F469}\u{1F467}\u{1F3F4}\u{1F3F3}\u{1F308}\u{20E3}:",
+    )))]);
+    for (name, expected) in [
+        (format!("a {family}.txt"), "a _.txt"),
+        (family.to_owned(), "_"),
+        (format!("{family}{family}x"), "__x"),
+        (format!("{scotland}.png"), "_.png"),
+        (format!("x{rainbow}"), "x_"),
+        ("1\u{FE0F}\u{20E3}".to_owned(), "1"),
+        ("a:\u{301}b".to_owned(), "a_b"),
+        ("\u{1F468}\u{1F3FD}a".to_owned(), "_a"),
+    ] {
+        assert_eq!(repaired(&basic, name.as_bytes()).as_deref(), Some(expected), "{name}");
+    }
+    for profile in ["dropbox", "joliet"] {
+        let policy = thorough(Policy::from_profiles(&[profile::by_name(profile).unwrap()]));
+        for name in [family, scotland, rainbow, "\u{1F1E9}\u{1F1EA}"] {
+            let new = repaired(&policy, name.as_bytes());
+            assert!(new.as_deref().is_none_or(|new| new == "_"), "{profile}: {new:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_target_advises_against_stays_unless_it_is_requested() {
+    let builder = Policy::builder().rule(ProfileRule::warn(Test::Reserved(Chars::one_of(" ")), "test"));
+    let builder = builder.rule(ProfileRule::warn(Test::SameFold { fold: Fold::Ascii, form: None }, "test"));
+    let builder = builder.severity(RuleId::Mojibake, Some(Severity::Warn));
+    let advising = builder.rule(error(Test::Reserved(Chars::one_of(":")))).build().unwrap();
+    let requested = thorough(advising.clone());
+    for (name, by_default, with_advice) in [
+        (&b"a b"[..], None, Some("a_b")),
+        (b"1:2 b", Some("1_2 b"), Some("1_2_b")),
+        (b"caf\xE9 b", Some("café b"), Some("café_b")),
+        ("cafÃ© b".as_bytes(), Some("café b"), Some("café_b")),
+    ] {
+        assert_eq!(repaired(&advising, name).as_deref(), by_default);
+        assert_eq!(repaired(&requested, name).as_deref(), with_advice);
+    }
+    assert_eq!(directory(&advising, &["README", "readme"]), [None, None]);
+    assert_eq!(directory(&requested, &["README", "readme"]), [None, Some("readme_2".to_owned())]);
 }
 
 fn directory(policy: &Policy, names: &[&str]) -> Vec<Option<String>> {
@@ -355,14 +423,15 @@ fn directory(policy: &Policy, names: &[&str]) -> Vec<Option<String>> {
 fn suggested_names_of_a_directory_never_collide() {
     let desktop = desktop();
     let some = |name: &str| Some(name.to_owned());
-    assert_eq!(directory(&desktop, &["a?", "a*", "A_", "b"]), [some("a__3"), some("a__2"), None, None]);
+    assert_eq!(directory(&desktop, &["a?", "a*", "A_", "b"]), [some("a_2"), some("a"), None, None]);
     assert_eq!(
         directory(&desktop, &["README", "readme", "Readme.", "x"]),
         [None, some("readme_3"), some("Readme_2"), None]
     );
-    assert_eq!(directory(&desktop, &["cafe\u{301}", "café"]), [some("café_2"), None]);
+    let thorough = thorough(self::desktop());
+    assert_eq!(directory(&thorough, &["cafe\u{301}", "café"]), [some("café_2"), None]);
     assert_eq!(
-        directory(&desktop, &["e\u{301}.x", "b"]),
+        directory(&thorough, &["e\u{301}.x", "b"]),
         [some("é.x"), None],
         "its own old name is no obstacle"
     );
@@ -415,6 +484,7 @@ fn a_hundred_thousand_bytes_are_repaired_in_bounded_time() {
         vec![0; 100_000],
     ];
     for policy in [desktop(), suspicious(Severity::Error), normalizing(Form::Nfkc, OnMismatch::Convert)] {
+        let policy = thorough(policy);
         for name in &names {
             let started = Instant::now();
             let repair = repaired(&policy, name);

@@ -33,7 +33,7 @@ impl std::error::Error for UnknownWord {}
 
 /// The word of `known` that is nearest to `word`; `None` if none is near.
 #[cfg(feature = "config")]
-fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     /// Below this similarity a suggestion confuses; found by trying typing errors on the rule names.
     const NEAR: f64 = 0.75;
     // The time and memory of the comparison grow with the product of the lengths. No known word is nearly as long.
@@ -50,7 +50,7 @@ fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&
 
 /// Without the feature `config` no word is suggested.
 #[cfg(not(feature = "config"))]
-fn nearest<'k>(_: &str, _: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(_: &str, _: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     None
 }
 
