@@ -13,7 +13,7 @@ use crate::name::display::shown;
 use crate::name::reading::Encoding;
 use crate::policy::config::Config;
 use crate::policy::profile::{Profile, STRICT};
-use crate::policy::rule::{RuleId, Severity};
+use crate::policy::rule::Severity;
 use crate::policy::{Policy, RepairScope};
 use crate::report::Summary;
 use crate::report::baseline::{Baseline, RelativePaths};
@@ -67,8 +67,7 @@ impl From<MinSeverity> for Severity {
 }
 
 impl TargetSelection {
-    /// The policy: targets and profiles together, or `strict` if there are none, with the rules for damage unless the configuration disables
-    /// them. `shortens`: names that are too long get shorter ones.
+    /// The policy: targets and profiles together, or `strict` if there are none, after `change`. `shortens`: names that are too long get shorter ones.
     ///
     /// # Errors
     /// As of [`PolicyArgs::policy`].
@@ -80,7 +79,6 @@ impl TargetSelection {
     ) -> Result<Policy, CliError> {
         let default: &[&Profile] = if self.targets.is_empty() { &[&STRICT] } else { &[] };
         let mut config = args.config_for(default, &self.targets)?;
-        config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
         change(&mut config);
         let min_severity = self.min_severity().unwrap_or(Severity::Error);
         Ok(args.build(&config)?.with_repairs(RepairScope { min_severity, shortens }))

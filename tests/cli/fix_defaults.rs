@@ -37,7 +37,7 @@ fn what_a_target_only_advises_against_is_left_out_and_counted() {
     make(&root, &["Größe 3.txt".as_bytes(), b"a b", b"caf\xE9 1.txt", "tÃ©lÃ© 2.txt".as_bytes(), b"plain"]);
     let by_default = plan(&root, &["--target", "s3"]);
     let expected: [(&[u8], &str); 2] =
-        [("tÃ©lÃ© 2.txt".as_bytes(), "télé 2.txt"), (b"caf\xE9 1.txt", "café 1.txt")];
+        [(b"caf\xE9 1.txt", "café 1.txt"), ("tÃ©lÃ© 2.txt".as_bytes(), "télé 2.txt")];
     assert_eq!(renames(&by_default), expected);
     assert_eq!((by_default.header.left_out, by_default.skipped.len()), (2, 0));
     let all = plan(&root, &["--profile", "s3", "--min-severity", "warn"]);
@@ -67,7 +67,7 @@ fn scans_and_plans_suggest_the_same_names_for_what_is_requested() {
         b"a:b",
         b"con",
         b"Was?.doc",
-        "tÃ©lÃ©.txt".as_bytes(),
+        b"-x",
         b"caf\xE9.txt",
         b"README",
         b"readme",

@@ -20,8 +20,8 @@ use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:
-  namegate fix undo --last            # undo the last run, after a question
-  namegate fix undo --last --dry-run  # show what that would restore
+  namegate fix undo --last --dry-run  # show what would be restored
+  namegate fix undo --last --yes      # undo the last run without a question
   namegate fix undo journal.jsonl     # undo the run of this journal
 
 Names are restored byte for byte. Entries that were removed or replaced stay, and nothing is ever overwritten; each such \
