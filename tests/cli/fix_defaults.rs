@@ -42,7 +42,7 @@ fn what_a_target_only_advises_against_is_left_out_and_counted() {
     assert_eq!((by_default.header.left_out, by_default.skipped.len()), (2, 0));
     let all = plan(&root, &["--profile", "s3", "--min-severity", "warn"]);
     assert_eq!(all.renames.len(), 4, "{:?}", renames(&all));
-    assert!(renames(&all).contains(&("Größe 3.txt".as_bytes(), "Größe_3.txt")));
+    assert!(renames(&all).contains(&("Größe 3.txt".as_bytes(), "Große_3.txt")));
     assert_eq!(all.header.left_out, 0);
     let text = run([
         OsStr::new("fix"),
@@ -62,16 +62,8 @@ fn what_a_target_only_advises_against_is_left_out_and_counted() {
 fn scans_and_plans_suggest_the_same_names_for_what_is_requested() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("t");
-    let names: [&[u8]; 8] = [
-        "Größe 3.txt".as_bytes(),
-        b"a:b",
-        b"con",
-        b"Was?.doc",
-        b"-x",
-        b"caf\xE9.txt",
-        b"README",
-        b"readme",
-    ];
+    let names: [&[u8]; 8] =
+        ["Größe 3.txt".as_bytes(), b"a:b", b"con", b"Was?.doc", b"-x", b"caf\xE9.txt", b"README", b"readme"];
     make(&root, &names);
     for options in [&["--target", "s3,windows"][..], &["--target", "s3,windows", "--min-severity", "warn"]] {
         let plan = plan(&root, options);

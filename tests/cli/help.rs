@@ -150,9 +150,9 @@ const NOT_RUN: &[&str] = &[
 
 /// Two runs of `fix apply`, for `fix status` to show and `fix undo` to undo.
 const RUNS: &str = "set -e
-    namegate fix plan srv/share --profile windows -o plan.jsonl && namegate fix apply plan.jsonl --yes
     namegate fix plan data --profile windows -o other.jsonl
-    namegate fix apply other.jsonl --yes --journal journal.jsonl";
+    namegate fix apply other.jsonl --yes --journal journal.jsonl
+    namegate fix plan srv/share --profile windows -o plan.jsonl && namegate fix apply plan.jsonl --yes";
 
 /// The findings of two tasks, for `report`.
 const STORED: &str = "namegate scan data --profile windows -q -o findings/1.jsonl
@@ -213,8 +213,8 @@ fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
         }
     }
     let names = |dir: &str| fs::read_dir(home.path().join(dir)).unwrap().count();
-    assert!(home.path().join("srv/share/what?").exists(), "the examples of `fix undo` restored the names");
-    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") == 4);
+    assert!(home.path().join("data/a:b").exists(), "the examples of `fix undo` restored the names");
+    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") == 5);
 }
 
 #[test]

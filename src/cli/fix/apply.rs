@@ -38,7 +38,7 @@ Examples:
   namegate fix apply plan.jsonl --yes --at-least guess
   namegate fix apply plan.jsonl --yes --git   # also in Git's index
   namegate fix apply plan.jsonl --resume      # continue a killed or interrupted run
-  namegate fix undo --last
+  namegate fix undo --last --yes
 
 Each change is written to a journal on the disk before it is made; `fix undo` reverts the changes of a journal. An entry that \
 has changed since the plan was made stays as it is, and nothing is ever overwritten. New names that are guesses are left out \

@@ -20,7 +20,7 @@ Examples:
   namegate fix apply plan.jsonl           # show what would be done
   namegate fix apply plan.jsonl --yes
   namegate fix status
-  namegate fix undo --last";
+  namegate fix undo --last --yes";
 
 /// Rename entries whose names break the policy, through a plan that can be edited first and undone later
 #[derive(Debug, clap::Args)]

@@ -404,7 +404,10 @@ impl<'p> Suggester<'p> {
             if self.is_settled(&candidate.name, room) {
                 let is_shortened = suggested.is_shortened || candidate.is_shortened;
                 let confidence = suggested.confidence.max(candidate.confidence);
-                return Some((SuggestedName { name: candidate.name, confidence, is_shortened, ..*suggested }, number));
+                return Some((
+                    SuggestedName { name: candidate.name, confidence, is_shortened, ..*suggested },
+                    number,
+                ));
             }
             invalid += 1;
             if invalid == MAX_INVALID {
