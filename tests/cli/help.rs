@@ -214,7 +214,7 @@ fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
     }
     let names = |dir: &str| fs::read_dir(home.path().join(dir)).unwrap().count();
     assert!(home.path().join("data/a:b").exists(), "the examples of `fix undo` restored the names");
-    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") == 5);
+    assert!(home.path().join("journal.jsonl").exists() && names(".local/state/namegate/journals") >= 5);
 }
 
 #[test]
