@@ -96,6 +96,9 @@ pub struct PlanHeader {
     /// Names that are too long get shorter ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shorten: bool,
+    /// The kinds of encoded text that are decoded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decode: Vec<String>,
     /// The number of names that were left out because the targets only advise against them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
@@ -278,6 +281,7 @@ impl Default for PlanHeader {
             replacement: None,
             min_severity: None,
             shorten: false,
+            decode: Vec::new(),
             left_out: 0,
             git_renames: 0,
         }

@@ -11,6 +11,7 @@ pub mod char_table;
 pub mod conversion;
 mod directory;
 mod draft;
+pub mod encoded_text;
 mod large;
 mod links;
 mod look_up;

@@ -231,3 +231,20 @@ fn an_undo_of_the_last_run_asks_and_can_be_shown_first() {
     fix(&[undo, last, yes], 0);
     assert!(root.join("con").exists() && root.join("a:b/x?y").exists());
 }
+
+#[test]
+fn encoded_text_is_decoded_only_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("t");
+    make(&root, &[b"%E5%85%A8.txt", b"=?utf-8?B?w4RyZ2VyLnBkZg==?=", b"Q&amp;A", b"dir%20x/y%20z"]);
+    assert_eq!(plan(&root, &[]).renames.len(), 0);
+    let percent = plan(&root, &["--decode", "percent"]);
+    let expected: [(&[u8], &str); 3] =
+        [(b"y%20z", "y z"), (b"%E5%85%A8.txt", "全.txt"), (b"dir%20x", "dir x")];
+    assert_eq!(renames(&percent), expected);
+    assert_eq!(
+        (percent.header.decode.as_slice(), &*percent.renames[0].reading),
+        (&["percent".to_owned()][..], "decode percent")
+    );
+    assert_eq!(plan(&root, &["--decode", "mime,html"]).renames.len(), 2);
+}

@@ -63,9 +63,15 @@ fn home() -> tempfile::TempDir {
         "bin",
         "etc/namegate",
     ];
-    for dir in
-        directories.into_iter().chain(["srv/share/.snapshots", "data", "old", "mac", "archive", "findings"])
-    {
+    for dir in directories.into_iter().chain([
+        "srv/share/.snapshots",
+        "data",
+        "old",
+        "mac",
+        "mail",
+        "archive",
+        "findings",
+    ]) {
         fs::create_dir_all(path(dir)).unwrap();
     }
     for file in ["srv/share/good", "srv/share/what?", "data/a:b", "old/report.", "mac/a\u{F022}b", "here?"] {
@@ -191,7 +197,7 @@ fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
                 continue;
             }
             // What lies below the root directory is looked for below the home directory.
-            let here = [" /srv", " /data", " /old", " /mac", " /archive", " /etc/namegate"]
+            let here = [" /srv", " /data", " /old", " /mac", " /mail", " /archive", " /etc/namegate"]
                 .iter()
                 .fold(line.replace(" / ", " /srv "), |line, path| {
                     line.replace(path, &format!(" {root}{}", path.trim_start()))

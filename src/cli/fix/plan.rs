@@ -18,6 +18,7 @@ use crate::fix::plan::{PlanHeader, Retarget};
 use crate::fix::plan_table::PlanTableWriter;
 use crate::fix::propose::char_table::{self, CharTable};
 use crate::fix::propose::conversion::NameConversion;
+use crate::fix::propose::encoded_text::EncodedText;
 use crate::fix::propose::map::CharMap;
 use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
 use crate::name::display::shown;
@@ -40,6 +41,7 @@ Examples:
   namegate fix plan /data --target s3 --min-severity warn   # also what S3 only advises against
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
   namegate fix plan /data --profile windows --map to-rclone -o plan.jsonl
+  namegate fix plan /mail --decode mime,percent -o plan.jsonl
   namegate fix plan /old --transliterate --replacement - -o plan.jsonl
 
 Nothing is renamed. The plan is JSON Lines, or CSV for spreadsheets: delete the lines of names to keep, or change a `new`. Renames come deepest first, \
@@ -65,6 +67,9 @@ pub struct PlanArgs {
     /// Windows reserves: sfm, sfu, catia and rclone decode the substitutes; to-sfm, to-sfu, to-catia and to-rclone encode.
     #[arg(long, value_name = "MAPPING|FILE")]
     map: Option<PathBuf>,
+    /// Decode text that a program encoded in names
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum)]
+    decode: Vec<EncodedText>,
     /// Write all names in ASCII: `é` as `e`, `Я` as `Ia`
     #[arg(long)]
     transliterate: bool,
@@ -276,6 +281,7 @@ impl PlanArgs {
 
     fn settings(&self) -> Result<PlanSettings, CliError> {
         let conversion = NameConversion {
+            decodes: self.decode.clone(),
             map: self.map.as_deref().map(read_map).transpose()?,
             transliterates: self.transliterate,
             replacement: self.replacement.unwrap_or('_'),
@@ -308,6 +314,7 @@ impl PlanArgs {
             replacement: self.replacement,
             min_severity: Some(policy.repairs().min_severity).filter(|least| *least != Severity::Error),
             shorten: self.shorten,
+            decode: self.decode.iter().map(|kind| kind.as_str().to_owned()).collect(),
             left_out: draft.left_out,
             git_renames: draft.git_renames,
             ..PlanHeader::default()

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::encoded_text::EncodedText;
 use super::map::CharMap;
 use crate::name::scalar::is_invisible;
 use crate::policy::Confidence;
@@ -9,6 +10,8 @@ use crate::policy::Confidence;
 /// The conversions to make.
 #[derive(Clone, Debug)]
 pub struct NameConversion {
+    /// Encoded text to decode, before anything else.
+    pub decodes: Vec<EncodedText>,
     /// A mapping of characters. It comes first, so that a user can choose other letters than the transliteration would.
     pub map: Option<CharMap>,
     /// Write names in ASCII.
@@ -19,7 +22,7 @@ pub struct NameConversion {
 
 impl Default for NameConversion {
     fn default() -> Self {
-        Self { map: None, transliterates: false, replacement: '_' }
+        Self { decodes: Vec::new(), map: None, transliterates: false, replacement: '_' }
     }
 }
 
@@ -39,11 +42,18 @@ impl NameConversion {
     pub fn apply(&self, name: &str) -> Option<ConvertedName> {
         let mut text = Cow::Borrowed(name);
         let (mut confidence, mut steps) = (Confidence::Certain, Vec::new());
+        for kind in &self.decodes {
+            if let Some(decoded) = kind.decode(&text) {
+                steps.push(format!("decode {}", kind.as_str()));
+                confidence = confidence.max(Confidence::Likely);
+                text = decoded.into();
+            }
+        }
         if let Some(map) = &self.map
             && let Some(mapped) = map.apply(&text)
         {
             steps.push(format!("map {map}"));
-            confidence = map.confidence(&text);
+            confidence = confidence.max(map.confidence(&text));
             text = mapped.into();
         }
         if self.transliterates

@@ -1,0 +1,215 @@
+//! Text that a program encoded in a name: percent-encoding (RFC 3986), encoded words of mail (RFC 2047) and parameters (RFC 2231), and
+//! character references of HTML. Decoded only on request: no name shows whether its owner meant the text as it is.
+
+use clap::ValueEnum;
+use data_encoding::BASE64_NOPAD;
+
+use crate::name::reading::Encoding;
+
+/// A way to encode text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EncodedText {
+    /// `%E5%85%A8` as `全`, if the bytes are UTF-8
+    Percent,
+    /// `=?utf-8?B?w6k=?=` and `utf-8''%C3%A9` as `é`
+    Mime,
+    /// `&amp;` as `&`, `&#233;` as `é`
+    Html,
+}
+
+/// The references by name of the characters that names have most often (HTML Living Standard, section 13.5).
+const REFERENCES: [(&str, char); 31] = [
+    ("amp", '&'),
+    ("lt", '<'),
+    ("gt", '>'),
+    ("quot", '"'),
+    ("apos", '\''),
+    ("nbsp", ' '),
+    ("auml", 'ä'),
+    ("ouml", 'ö'),
+    ("uuml", 'ü'),
+    ("Auml", 'Ä'),
+    ("Ouml", 'Ö'),
+    ("Uuml", 'Ü'),
+    ("szlig", 'ß'),
+    ("aacute", 'á'),
+    ("eacute", 'é'),
+    ("iacute", 'í'),
+    ("oacute", 'ó'),
+    ("uacute", 'ú'),
+    ("agrave", 'à'),
+    ("egrave", 'è'),
+    ("acirc", 'â'),
+    ("ecirc", 'ê'),
+    ("icirc", 'î'),
+    ("ocirc", 'ô'),
+    ("ccedil", 'ç'),
+    ("ntilde", 'ñ'),
+    ("atilde", 'ã'),
+    ("otilde", 'õ'),
+    ("aring", 'å'),
+    ("oslash", 'ø'),
+    ("euro", '€'),
+];
+
+impl EncodedText {
+    /// The word for plans.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Percent => "percent",
+            Self::Mime => "mime",
+            Self::Html => "html",
+        }
+    }
+
+    /// The decoded name; `None` if it has no such text, or text that no name can have.
+    pub fn decode(self, name: &str) -> Option<String> {
+        let decoded = match self {
+            Self::Percent => String::from_utf8(percent(name)?).ok(),
+            Self::Mime => parameter(name).or_else(|| words(name)),
+            Self::Html => references(name),
+        };
+        decoded.filter(|text| text != name && !text.contains(|c: char| c == '/' || c.is_control()))
+    }
+}
+
+/// The bytes of `name` with its percent-encoded ones decoded; `None` if there is none.
+fn percent(name: &str) -> Option<Vec<u8>> {
+    let (mut decoded, mut rest, mut is_changed) = (Vec::with_capacity(name.len()), name.as_bytes(), false);
+    while let [first, behind @ ..] = rest {
+        let digit = |at: usize| char::from(*behind.get(at)?).to_digit(16);
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                is_changed = true;
+                rest = &behind[2..];
+            }
+            _ => {
+                decoded.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    is_changed.then_some(decoded)
+}
+
+/// `bytes` in the encoding of a label.
+fn read(label: &str, bytes: &[u8]) -> Option<String> {
+    match &*label.to_ascii_lowercase() {
+        "utf-8" | "utf8" => String::from_utf8(bytes.to_vec()).ok(),
+        label => label.parse::<Encoding>().ok()?.read(bytes),
+    }
+}
+
+/// An extended parameter: `CHARSET'LANGUAGE'TEXT`.
+fn parameter(name: &str) -> Option<String> {
+    let mut parts = name.splitn(3, '\'');
+    let (label, language, text) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_language = language.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    read(label, &percent(text)?).filter(|_| is_language)
+}
+
+/// A name with encoded words: `=?CHARSET?B?TEXT?=` or `=?CHARSET?Q?TEXT?=`.
+fn words(name: &str) -> Option<String> {
+    let (mut decoded, mut rest, mut is_after_word) = (String::new(), name, false);
+    while let Some((before, behind)) = rest.split_once("=?") {
+        let mut parts = behind.splitn(3, '?');
+        let (label, how, behind) = (parts.next()?, parts.next()?, parts.next()?);
+        let (text, after) = behind.split_once("?=")?;
+        let bytes = match how {
+            "B" | "b" => BASE64_NOPAD.decode(text.trim_end_matches('=').as_bytes()).ok()?,
+            "Q" | "q" => {
+                let text = text.replace('%', "=25").replace('_', " ");
+                let text = text.replace('=', "%");
+                percent(&text).unwrap_or_else(|| text.into_bytes())
+            }
+            _ => return None,
+        };
+        // A space between two words separates only their codes.
+        if !(is_after_word && before.chars().all(|c| c == ' ')) {
+            decoded.push_str(before);
+        }
+        // RFC 2231 adds a language to the charset.
+        decoded.push_str(&read(label.split('*').next()?, &bytes)?);
+        (rest, is_after_word) = (after, true);
+    }
+    is_after_word.then(|| decoded + rest)
+}
+
+/// A name with its character references replaced.
+fn references(name: &str) -> Option<String> {
+    let (mut decoded, mut rest, mut is_changed) = (String::new(), name, false);
+    while let Some((before, behind)) = rest.split_once('&') {
+        decoded.push_str(before);
+        let found = behind.split_once(';').and_then(|(word, after)| Some((reference(word)?, after)));
+        match found {
+            Some((c, after)) => {
+                decoded.push(c);
+                is_changed = true;
+                rest = after;
+            }
+            None => {
+                decoded.push('&');
+                rest = behind;
+            }
+        }
+    }
+    is_changed.then(|| decoded + rest)
+}
+
+/// The character of the reference `word`.
+fn reference(word: &str) -> Option<char> {
+    let number = match (word.strip_prefix("#x").or_else(|| word.strip_prefix("#X")), word.strip_prefix('#')) {
+        (Some(digits), _) => u32::from_str_radix(digits, 16).ok(),
+        (None, Some(digits)) => digits.parse().ok(),
+        (None, None) => return REFERENCES.iter().find(|(name, _)| *name == word).map(|&(_, c)| c),
+    };
+    number.and_then(char::from_u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn encoded_text_is_decoded_as_its_standard_says_and_anything_else_stays() {
+        use EncodedText::{Html, Mime, Percent};
+        for (kind, name, expected) in [
+            (Percent, "%E5%85%A8.txt", Some("全.txt")),
+            (Percent, "100%25 sure", Some("100% sure")),
+            (Percent, "caf%E9", None),
+            (Percent, "a%2Fb", None),
+            (Percent, "a%0Ab", None),
+            (Percent, "100%", None),
+            (Percent, "50%ig", None),
+            (Mime, "=?utf-8?B?w4RyZ2VyLnBkZg==?=", Some("Ärger.pdf")),
+            (Mime, "=?UTF-8?b?w4RyZ2VyLnBkZg?=", Some("Ärger.pdf")),
+            (Mime, "=?iso-8859-1?Q?Gr=FC=DFe_100%.txt?=", Some("Grüße 100%.txt")),
+            (Mime, "=?utf-8?Q?a?= =?utf-8?Q?=C3=A9?= b", Some("aé b")),
+            (Mime, "utf-8'en'%e2%82%ac.txt", Some("€.txt")),
+            (Mime, "l'art d'une %20", None),
+            (Mime, "=?unknown?B?w6k=?=", None),
+            (Mime, "a =? b", None),
+            (Html, "Q&amp;A &lt;1&gt; &#233;&#xE9;.txt", Some("Q&A <1> éé.txt")),
+            (Html, "AT&T; &unknown; &#0;", None),
+            (Html, "&#x2F;", None),
+        ] {
+            assert_eq!(kind.decode(name).as_deref(), expected, "{name}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_name_is_decoded_to_a_name_or_stays(name in "[-%=?&;#x'a-fA-F0-9BQ_ é]{0,24}") {
+            for kind in EncodedText::value_variants() {
+                if let Some(text) = kind.decode(&name) {
+                    prop_assert!(!text.contains('/') && !text.contains(char::is_control));
+                }
+            }
+        }
+    }
+}
