@@ -80,6 +80,17 @@ fn sharepoint_refuses_forms_in_the_root_of_a_library_and_folders_that_begin_with
     assert_eq!(violations(&lines), [&format!("forms error reserved-name: `forms` {forms}"), tilde]);
     let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
     assert_eq!(suggested(&lines), [pair("forms", "forms_"), pair("~old", "_~old")]);
+    let plan = namegate()
+        .args(["fix", "plan", "site", "--profile", "sharepoint", "--library-depth", "1", "-o", "plan.jsonl"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(status(&plan), 0, "{}", String::from_utf8_lossy(&plan.stderr));
+    let plan = fs::read_to_string(dir.path().join("plan.jsonl")).unwrap();
+    for new in ["\"new\":\"forms_\"", "\"new\":\"_~old\""] {
+        assert!(plan.contains(new), "{plan}");
+    }
+    assert_eq!(plan.matches("\"new\":").count(), 2, "{plan}");
     // Without the depth nobody knows, so nothing is refused and nothing renamed.
     let lines = scan(dir.path(), &["site", "--target", "sharepoint"]);
     let unknown = "--library-depth says where that is";

@@ -83,7 +83,7 @@ struct RulesByName {
 }
 
 impl RulesByName {
-    /// Takes the violations of each name out of `check`, which keeps the indexes of the names.
+    /// Takes the violations of most names out of `check`, which keeps the indexes of the names.
     fn take(check: &mut DirectoryCheck<'_>) -> Self {
         let mut merge_rules = BTreeMap::<usize, Vec<RuleId>>::new();
         for collision in &check.collisions {
@@ -97,7 +97,11 @@ impl RulesByName {
         let mut add = |at: usize, broken: BrokenRules| of.insert(at, lists.number(broken));
         for (&at, violations) in &mut check.violations {
             let merge_rules = merge_rules.remove(&at).unwrap_or_default();
-            add(at, BrokenRules::new(&mem::take(violations), &merge_rules));
+            add(at, BrokenRules::new(violations, &merge_rules));
+            // A name alone does not say what its kind and its place forbid. Everything else is found again.
+            if violations.iter().all(|violation| violation.rule != RuleId::ReservedName) {
+                drop(mem::take(violations));
+            }
         }
         for (&at, rules) in &merge_rules {
             add(at, BrokenRules::new(&[], rules));
