@@ -52,6 +52,7 @@ static EXAMPLES: &[(RuleId, &[&[u8]])] = &[
     (RuleId::CollisionNormalization, &["é".as_bytes(), "e\u{301}".as_bytes()]),
     (RuleId::CollisionCase, &[b"Makefile", b"makefile"]),
     (RuleId::CollisionConfusable, &[b"scope", "ѕсоре".as_bytes()]),
+    (RuleId::CollisionKind, &[b"something", b"something/page.html"]),
     (RuleId::PathTooLong, &[&LONG_PATH]),
 ];
 

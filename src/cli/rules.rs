@@ -182,6 +182,12 @@ pub(super) fn broken_examples(rule: RuleId, policy: &Policy) -> Vec<(&'static [u
         Some((name, check.message(policy, found)))
     };
     match rule.rule().kind {
+        // Only a list or an archive can have both.
+        RuleKind::Directory if rule == RuleId::CollisionKind => {
+            let applies = policy.rules().iter().any(|active| active.test.rule() == rule);
+            let together = names.iter().map(|name| (*name, "together as keys".to_owned()));
+            together.filter(|_| applies).collect()
+        }
         RuleKind::Directory => {
             let collide = policy
                 .collisions(names)

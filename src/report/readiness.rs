@@ -138,8 +138,12 @@ impl Readiness {
             return Some(Fate::LeftBehind);
         }
         Some(match violation.rule.rule().kind {
-            // Names that only look alike stay two names.
-            RuleKind::Directory if violation.rule != RuleId::CollisionConfusable => Fate::Merged,
+            // Names that only look alike stay two names, and of a file and a directory one is refused.
+            RuleKind::Directory
+                if !matches!(violation.rule, RuleId::CollisionConfusable | RuleId::CollisionKind) =>
+            {
+                Fate::Merged
+            }
             RuleKind::Path if refuses => Fate::PathTooLong,
             RuleKind::Path => Fate::LongPath,
             _ if self.stores_otherwise[violation.rule as usize] => Fate::Changed,

@@ -6,9 +6,11 @@
 //! suggestions may be in use are held, all others are reported part by part. If findings are only counted, no more than a part is
 //! held here either.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use namegate_findings::directory::CheckedNames;
+use namegate_findings::place_rules;
 
 use super::BatchScan;
 use crate::check::{HeldNames, RereadNames, SuspectNames};
@@ -48,7 +50,7 @@ fn check_holding(
     parts.each(&mut |part| {
         names += part.count as u64;
         check.add(&part.directory(prefix));
-        if part.container.is_some() && !has_objection {
+        if !has_objection {
             part.each_name(&mut |_, name| has_objection |= is_objected_to(part, name));
         }
         observer.checked(&part.dir, part.count as u64, 0);
@@ -110,9 +112,9 @@ fn suspects_of(part: &DirectoryBatch, scan: &BatchScan<'_>, suspects: &SuspectNa
     found
 }
 
-/// Whether the container of a part has a rule that `name` breaks; the policy does not know it.
+/// Whether where a part is makes `name` break a rule; the check of names does not know it.
 fn is_objected_to(part: &DirectoryBatch, name: &[u8]) -> bool {
-    part.container.as_ref().is_some_and(|container| container.objects_to(name))
+    place_rules::are_broken_by(part.container.as_ref(), part.dir.as_os_str().as_bytes(), &part.clashes, name)
 }
 
 /// Checks the suspects part by part: without suggested names, a name concerns only those with which it may collide.

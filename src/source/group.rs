@@ -101,11 +101,15 @@ impl GroupedSource {
 
     fn batch(&self, directory: GroupedDirectory) -> DirectoryBatch {
         let root_len = directory.root_len();
-        let GroupedDirectory { dir, names, holding_nul, numbers } = directory;
+        let GroupedDirectory { dir, names, holding_nul, numbers, clashes } = directory;
         let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(&dir)), root_len);
         batch.container = self.container.clone();
         (batch.count, batch.names, batch.holding_nul) = (numbers.len(), names, holding_nul);
         batch.locations = (self.locations)(numbers);
+        // Where paths have no numbers, as in a git index, two of them can be alternatives.
+        if batch.locations != Locations::None {
+            batch.clashes = clashes;
+        }
         batch
     }
 }

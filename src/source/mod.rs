@@ -33,6 +33,7 @@ use crate::check::{DirectoryNames, EntryKind, Siblings};
 use crate::name::arena::Arena;
 use crate::source::location::{Container, Location, Locations};
 use namegate_findings::directory::LocatedNames;
+use namegate_findings::group::Clashes;
 use namegate_findings::unmarked::UnmarkedNames;
 
 /// A source of names.
@@ -156,6 +157,8 @@ pub struct DirectoryBatch {
     pub holding_nul: Vec<Vec<u8>>,
     /// The location of each name, in the order of `names` and then `holding_nul`.
     pub locations: Locations,
+    /// The names that are those of a file and of a directory: only lists and archives have any.
+    pub clashes: Clashes,
     /// Number of names.
     pub count: usize,
     /// Whether a symbolic link is among the names, or may be; set only by [`tree::Tree`].
@@ -194,6 +197,7 @@ impl DirectoryBatch {
             names: Arena::new(),
             holding_nul: Vec::new(),
             locations: Locations::None,
+            clashes: Clashes::new(),
             count: 0,
             has_links: false,
             siblings: SiblingNames::None,
@@ -275,6 +279,7 @@ impl DirectoryBatch {
             before_nul_of_part..part.count,
         );
         self.holding_nul.extend_from_slice(&part.holding_nul);
+        self.clashes.extend(part.clashes.iter().map(|(name, clash)| (name.clone(), *clash)));
         self.has_links |= part.has_links;
     }
 
@@ -317,6 +322,9 @@ impl DirectoryBatch {
     /// Adds the name at index `at` of another batch for the same directory, with its location if it has one.
     pub fn push_from(&mut self, other: &Self, at: usize, name: &[u8]) {
         let is_directory = other.names.kind_of(name) == EntryKind::Directory;
+        if let Some(clash) = other.clashes.get(name) {
+            self.clashes.insert(name.to_vec(), *clash);
+        }
         match other.locations.get(at) {
             Some(location) => self.push_located_entry(name, location, is_directory),
             None => self.push_entry(name, is_directory),
@@ -331,6 +339,7 @@ impl DirectoryBatch {
             container: self.container.as_ref(),
             locations: &self.locations,
             in_repository: self.in_repository,
+            clashes: &self.clashes,
         }
     }
 }

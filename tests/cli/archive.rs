@@ -439,6 +439,32 @@ fn names_of_a_tar_are_bytes_whatever_pax_says_of_them() {
 }
 
 #[test]
+fn a_member_below_a_file_is_found_and_one_below_a_directory_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    // The directory `good` has no `/`, as some programs write it; `link` would lead elsewhere.
+    let members = [
+        header(b"something", b'0', 0),
+        header(b"good", b'5', 0),
+        header(b"good/a", b'0', 0),
+        header(b"link", b'2', 0),
+        header(b"something/page.html", b'0', 0),
+        header(b"link/passwd", b'0', 0),
+        vec![0; 1024],
+    ];
+    let both = |name: &str, member| (name.as_bytes().to_vec(), member, "collision-kind".to_owned());
+    let (status, objects) = scan(&file(&dir, &members.concat()), &[]);
+    assert_eq!((status, found(&objects)), (1, BTreeSet::from([both("something", 1), both("link", 4)])));
+    let message = &objects[1]["violations"][0]["message"];
+    assert!(
+        message.as_str().unwrap().contains("a file (member 1) and of a directory (member 5)"),
+        "{message}"
+    );
+    let names = ["something", "good/", "good/a", "something/page.html"];
+    let zip = zip(&names.map(Entry::new));
+    assert_eq!(found(&scan(&file(&dir, &zip), &[]).1), BTreeSet::from([both("something", 1)]));
+}
+
+#[test]
 fn damaged_archives_are_trouble_and_what_came_before_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let good = [header(b"bad\xFF", b'0', 3), padded(b"abc")].concat();

@@ -291,3 +291,47 @@ fn a_full_directory_for_temporary_files_is_named_once() {
         assert!(error.contains("set TMPDIR"), "{size}: {error}");
     }
 }
+
+#[test]
+fn a_file_and_a_directory_of_one_name_are_found_in_keys_and_not_in_paths() {
+    let keys = b"something\nother/\nother/page.html\nsomething/page.html\nlast/page\nlast\nLast2/a\nlast2\n";
+    let (code, found) = list(&["--list-as", "keys"], keys);
+    let both = |name: &str, item| (name.as_bytes().to_vec(), Some(item), vec!["collision-kind".to_owned()]);
+    let wanted = BTreeSet::from([both("something", 1), both("last", 5)]);
+    assert_eq!((code, findings(&found)), (1, wanted.clone()));
+    let of =
+        |name: &str| found.iter().find(|o| o["path"] == name).unwrap()["violations"][0]["message"].clone();
+    assert_eq!(
+        of("something"),
+        "the name of a file (item 1) and of a directory (item 4): no directory can have both"
+    );
+    assert!(of("last").as_str().unwrap().contains("a file (item 6) and of a directory (item 5)"));
+    for target in ["posix", "macos", "git"] {
+        let (_, found) = list(&["--list-as", "keys", "--target", target, "--profile", "utf8"], keys);
+        let verdict = &found.last().unwrap()["targets"][0];
+        assert_eq!((&verdict["refused"], &verdict["verdict"]), (&2.into(), &"not-ready".into()), "{target}");
+    }
+    assert_eq!(list(&["--list-as", "keys", "--target", "s3,gcs,azure"], keys).0, 0, "legal in the store");
+    assert_eq!(findings(&list(&[], keys).1), BTreeSet::new(), "find lists directories without a `/`");
+    let rule_off = "[rules]\ncollision-kind = \"off\"\n";
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("policy.toml");
+    fs::write(&config, rule_off).unwrap();
+    let (code, _) = list(&["--list-as", "keys", "--config", config.to_str().unwrap()], keys);
+    assert_eq!(code, 0);
+}
+
+/// ESC % / G announces UTF-8 (ISO/IEC 10646-1 Amd. 2, R.6).
+#[test]
+fn an_escape_sequence_across_a_separator_is_found_in_the_name_behind_it() {
+    let paths = b"a\x1b%/Gb\na\x1b%/other\nplain/Gb\n";
+    for form in ["paths", "keys"] {
+        let (_, found) = list(&["--list-as", form], paths);
+        let rules = |rule: &str| vec![rule.to_owned()];
+        let wanted = [
+            (b"a\x1b%".to_vec(), Some(1), rules("c0-control")),
+            (b"a\x1b%/Gb".to_vec(), Some(1), rules("iso-2022-escape")),
+        ];
+        assert_eq!(findings(&found), BTreeSet::from(wanted), "{form}");
+    }
+}

@@ -8,7 +8,9 @@ use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 use namegate_findings::decode::Decoding;
-use namegate_findings::split::{KnownDirectories, MAX_NAME, MAX_PARTS, PairSink, PathSplitter, Shape, takes};
+use namegate_findings::split::{
+    KnownDirectories, MAX_NAME, MAX_PARTS, NameKind, PairSink, PathSplitter, Shape, takes,
+};
 
 use crate::byte_column::ByteColumn;
 use crate::rows::MOST_BYTES;
@@ -129,7 +131,7 @@ impl PairSink for SplitKeys<'_, '_> {
         self.known.contains(dir)
     }
 
-    fn put(&mut self, dir: &[u8], name: &[u8]) -> Result<(), Infallible> {
+    fn put(&mut self, dir: &[u8], name: &[u8], _: NameKind) -> Result<(), Infallible> {
         self.known.insert(dir);
         self.rows.append(dir, name);
         Ok(())

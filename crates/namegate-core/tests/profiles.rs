@@ -192,7 +192,10 @@ fn every_profile_has_a_table_and_every_rule_of_it_a_case() {
         let tester = ProfileTester::for_profile(profile.name);
         table(&tester);
         assert!(!tester.names.borrow().is_empty(), "the table of {profile} checks no name");
-        for rule in profile.all_rules() {
+        // `collision-kind` is found where paths are put together.
+        for rule in
+            profile.all_rules().into_iter().filter(|rule| rule.test != Test::Plain(RuleId::CollisionKind))
+        {
             assert!(tester.is_exercised(rule), "no case of {profile} breaks {rule:?}");
         }
     }

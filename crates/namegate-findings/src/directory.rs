@@ -14,8 +14,9 @@ use namegate_core::policy::{
     Violation,
 };
 
-use crate::container_rules;
+use crate::group::Clashes;
 use crate::location::{Container, DirectoryPath, Locations};
+use crate::place_rules;
 use crate::record::{CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation};
 
 /// Checks directories one by one.
@@ -59,12 +60,17 @@ pub struct LocatedNames<'n> {
     pub locations: &'n Locations,
     /// Whether the directory is inside a repository of version control: no names are suggested, because renaming would damage it.
     pub in_repository: bool,
+    /// The names that are those of a file and of a directory.
+    pub clashes: &'n Clashes,
 }
+
+static NO_CLASHES: Clashes = Clashes::new();
 
 impl<'n> LocatedNames<'n> {
     /// Names without a container and without locations.
     pub fn new(names: DirectoryNames<'n>, dir: &'n [u8]) -> Self {
-        Self { names, dir, container: None, locations: &Locations::None, in_repository: false }
+        let (container, locations, clashes) = (None, &Locations::None, &NO_CLASHES);
+        Self { names, dir, container, locations, in_repository: false, clashes }
     }
 }
 
@@ -106,17 +112,14 @@ impl<'s> DirectoryScan<'s> {
     ) {
         let policy = self.policy;
         let check = policy.check_directory(&directory.names);
-        let container = directory.container.filter(|container| container_rules::apply_to(container));
-        let by_container = || container.map(|_| DirectoryCheck::without_violations(&directory.names));
-        let Some(mut check) = check.or_else(by_container) else { return };
+        let by_place =
+            || place_rules::apply_to(directory).then(|| DirectoryCheck::without_violations(&directory.names));
+        let Some(mut check) = check.or_else(by_place) else { return };
         if matches!(checked, CheckedNames::Ever) {
             check.collisions.clear();
         }
-        let mut by_container = match container {
-            Some(container) => container_violations(container, policy, &check),
-            None => BTreeMap::new(),
-        };
-        if check.is_clean() && by_container.is_empty() {
+        let mut by_place = place_violations(directory, policy, &check);
+        if check.is_clean() && by_place.is_empty() {
             return;
         }
         let inode_of = self.inode_of.filter(|_| self.has_messages() && directory.container.is_none());
@@ -166,7 +169,7 @@ impl<'s> DirectoryScan<'s> {
             .into_iter()
             .flatten()
             .chain(by_collision.keys())
-            .chain(by_container.keys())
+            .chain(by_place.keys())
             .chain(known.keys())
             .copied()
             .collect();
@@ -179,7 +182,7 @@ impl<'s> DirectoryScan<'s> {
             let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
             own.retain(|violation| violation.severity >= self.min_severity);
             let mut objections = self.objections(name, own, directory);
-            objections.extend(by_container.remove(&at).unwrap_or_default());
+            objections.extend(by_place.remove(&at).unwrap_or_default());
             if let Some(violations) = check.path_violations.remove(&at) {
                 let path = check.path_on_target(at);
                 objections.extend(violations.iter().map(|v| path_violation(policy, &path, v, name)));
@@ -245,8 +248,7 @@ impl<'s> DirectoryScan<'s> {
                 Detail::Everything => true,
             };
             let by_container = || {
-                container_rules::message(directory.container?, directory.dir, violation.rule)
-                    .map(str::to_owned)
+                place_rules::message(directory.container?, directory.dir, violation.rule).map(str::to_owned)
             };
             let message = match is_shown {
                 true => by_container().unwrap_or_else(|| check.message(policy, violation)),
@@ -266,14 +268,17 @@ fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) 
 /// Violations by the index of the name in its directory.
 type ObjectionsByName = BTreeMap<usize, Vec<ReportedViolation>>;
 
-/// The violations that follow from a container that is not a directory on disk.
-fn container_violations(
-    container: &Container,
+/// The violations that follow from where the names are.
+fn place_violations(
+    directory: &LocatedNames<'_>,
     policy: &Policy,
     check: &DirectoryCheck<'_>,
 ) -> ObjectionsByName {
+    if !place_rules::apply_to(directory) {
+        return ObjectionsByName::new();
+    }
     let names = check.names[..check.checked].iter().enumerate();
-    let found = names.map(|(at, name)| (at, container_rules::violations(policy, container, name)));
+    let found = names.map(|(at, name)| (at, place_rules::violations(policy, directory, name)));
     found.filter(|(_, objections)| !objections.is_empty()).collect()
 }
 

@@ -7,8 +7,8 @@
 
 mod large;
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
@@ -20,7 +20,7 @@ use namegate_core::name::arena::Arena;
 use self::large::NameCollector;
 pub use self::large::{GroupedNames, LargeGroup};
 use crate::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
-use crate::split::{PairSink, PathSplitter, Shape};
+use crate::split::{NameKind, PairSink, PathSplitter, Shape};
 use crate::temporary;
 
 /// Bytes that are kept in memory: names and their bookkeeping.
@@ -97,8 +97,51 @@ impl PairSink for NumberedPairs<'_> {
         self.grouped.held.number_of(dir).is_some()
     }
 
-    fn put(&mut self, dir: &[u8], name: &[u8]) -> io::Result<()> {
-        self.grouped.put(dir, name, self.number)
+    fn put(&mut self, dir: &[u8], name: &[u8], kind: NameKind) -> io::Result<()> {
+        let mark = if kind == NameKind::File { OF_FILE } else { 0 };
+        self.grouped.put(dir, name, self.number | mark)
+    }
+}
+
+/// Marks the number of a path as that of a file. No list has so many paths.
+const OF_FILE: u64 = 1 << 63;
+
+/// A name that is that of a file and that of a directory, with the numbers of the first paths that say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clash {
+    /// Of the file.
+    pub file: u64,
+    /// Of the directory, or of what is in it.
+    pub directory: u64,
+}
+
+/// The names of a directory that are those of a file and of a directory.
+pub type Clashes = BTreeMap<Vec<u8>, Clash>;
+
+/// The first paths with a name.
+#[derive(Clone, Copy, Debug, Default)]
+struct FirstNumbers {
+    file: Option<u64>,
+    other: Option<u64>,
+}
+
+impl FirstNumbers {
+    /// Adds a number that may be marked.
+    fn add(&mut self, marked: u64) {
+        let (known, number) = match marked & OF_FILE {
+            0 => (&mut self.other, marked),
+            _ => (&mut self.file, marked & !OF_FILE),
+        };
+        *known = Some(known.map_or(number, |first| first.min(number)));
+    }
+
+    fn first(self) -> u64 {
+        let first = [self.file, self.other].into_iter().flatten().min();
+        first.expect("a name has the number of its path")
+    }
+
+    fn clash(self) -> Option<Clash> {
+        Some(Clash { file: self.file?, directory: self.other? })
     }
 }
 
@@ -244,10 +287,13 @@ impl GroupedPart {
         let mut names: Vec<(&[u8], u64)> =
             self.items[range.clone()].iter().map(|item| (item.name(&self.bytes), item.number)).collect();
         names.sort_unstable();
-        names.dedup_by(|next, first| next.0 == first.0);
         let mut directory = NameCollector::new(dir);
         directory.reserve(names.iter().map(|(name, _)| name.len() + 1).sum(), names.len());
-        names.into_iter().for_each(|(name, number)| directory.push(name, number));
+        for same in names.chunk_by(|a, b| a.0 == b.0) {
+            let mut numbers = FirstNumbers::default();
+            same.iter().for_each(|&(_, number)| numbers.add(number));
+            directory.push(same[0].0, numbers);
+        }
         directory.take()
     }
 }
@@ -263,6 +309,8 @@ pub struct GroupedDirectory {
     pub holding_nul: Vec<Vec<u8>>,
     /// For each name the number of the first path that has it, in the order of `names` and then `holding_nul`.
     pub numbers: Vec<u64>,
+    /// The names that are those of a file and of a directory.
+    pub clashes: Clashes,
 }
 
 impl GroupedDirectory {

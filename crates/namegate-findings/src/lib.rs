@@ -30,12 +30,12 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod container_rules;
 pub mod decode;
 pub mod directory;
 pub mod fingerprint;
 pub mod group;
 pub mod location;
+pub mod place_rules;
 pub mod record;
 pub mod records;
 pub mod split;

@@ -5,8 +5,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::container_rules;
-
 /// A directory, shared by the names in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryPath {
@@ -65,13 +63,6 @@ pub enum Location {
         /// The latest.
         last: ObjectId,
     },
-}
-
-impl Container {
-    /// Reports whether `name` has violations that follow from its container, whatever the policy.
-    pub fn objects_to(&self, name: &[u8]) -> bool {
-        container_rules::are_broken_by(self, name)
-    }
 }
 
 /// The locations of the names of a directory, by the index of the name.

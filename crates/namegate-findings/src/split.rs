@@ -43,6 +43,17 @@ impl Shape {
     }
 }
 
+/// What the last component of a path, or one before, says about its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// The name of a file.
+    File,
+    /// The name of a directory: something is below it, or a `/` follows it.
+    Directory,
+    /// Of either: a list of paths has directories without a `/`.
+    Either,
+}
+
 /// Receives the names of paths, each with its directory.
 pub trait PairSink {
     /// Why a name cannot be received.
@@ -56,7 +67,7 @@ pub trait PairSink {
     ///
     /// # Errors
     /// It cannot be received; the other names of the path are not received.
-    fn put(&mut self, dir: &[u8], name: &[u8]) -> Result<(), Self::Error>;
+    fn put(&mut self, dir: &[u8], name: &[u8], kind: NameKind) -> Result<(), Self::Error>;
 }
 
 /// Splits paths of one shape.
@@ -83,7 +94,7 @@ impl PathSplitter {
     /// As of [`PairSink::put`].
     pub fn split<S: PairSink>(&mut self, path: &[u8], sink: &mut S) -> Result<(), S::Error> {
         let whole = match self.shape {
-            Shape::Name => return sink.put(b"", path),
+            Shape::Name => return sink.put(b"", path, NameKind::Either),
             Shape::Key => path.strip_suffix(b"/").unwrap_or(path),
             Shape::Path => {
                 self.path.clear();
@@ -102,13 +113,19 @@ impl PathSplitter {
                 &self.path
             }
         };
+        let mut kind = match self.shape {
+            Shape::Key if whole.len() == path.len() => NameKind::File,
+            Shape::Key => NameKind::Directory,
+            Shape::Path | Shape::Name => NameKind::Either,
+        };
         let (mut dir, mut name) = split_last(whole);
         loop {
             // A known directory was named by the path that added it.
             let is_known = sink.knows(dir);
             if self.shape.is_name(name) {
-                sink.put(dir, name)?;
+                sink.put(dir, name, kind)?;
             }
+            kind = NameKind::Directory;
             if is_known || dir.is_empty() {
                 return Ok(());
             }

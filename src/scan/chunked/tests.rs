@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use namegate_findings::directory::DirectoryScan;
+use namegate_findings::group::Clash;
 
 use super::*;
 use crate::name::escape::stable_hash;
@@ -106,7 +107,7 @@ fn names() -> Vec<Vec<u8>> {
 /// Checks that the findings of a directory are the same in parts as in the whole, for some policies.
 fn assert_same_in_parts(whole: DirectoryBatch, most_held: usize) {
     let mut parts = ListedParts { whole, passes: 0 };
-    for profiles in [&["utf8"][..], &["windows"], &["portable"], &["windows", "macos", "s3"]] {
+    for profiles in [&["utf8"][..], &["strict"], &["windows"], &["portable"], &["windows", "macos", "s3"]] {
         let profiles: Vec<_> = profiles.iter().map(|name| profile::by_name(name).unwrap()).collect();
         let policy = Policy::from_profiles(&profiles);
         for detail in [Detail::Everything, Detail::Violations] {
@@ -151,6 +152,9 @@ fn names_of_a_list_or_an_archive_keep_their_locations_and_rules_in_parts() {
         names.sort_by_key(|name| stable_hash(name));
         for (number, name) in (1..).zip(&names) {
             whole.push_located(name, locate(number));
+        }
+        for number in (0..names.len()).step_by(9) {
+            whole.clashes.insert(names[number].clone(), Clash { file: 1, directory: number as u64 });
         }
         for most_held in [0, usize::MAX] {
             assert_same_in_parts(whole.filtered(&mut |_, _| true), most_held);

@@ -58,7 +58,12 @@ pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io:
             kind => {
                 let Ahead { long_name, pax_path, sparse_name, size: pax_size } = std::mem::take(&mut ahead);
                 let name = sparse_name.or(pax_path).or(long_name);
-                members.take(name.as_deref().unwrap_or(&header.path_bytes()))?;
+                let mut name = name.unwrap_or_else(|| header.path_bytes().into_owned());
+                // Not every program writes it; `D` is a directory of a GNU incremental backup.
+                if matches!(kind, b'5' | b'D') && name.last() != Some(&b'/') {
+                    name.push(b'/');
+                }
+                members.take(&name)?;
                 if kind == b'S' {
                     skip_map(stream, header)?;
                 }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
-use namegate_findings::split::{KnownDirectories, PairSink, PathSplitter};
+use namegate_findings::split::{KnownDirectories, NameKind, PairSink, PathSplitter};
 
 use super::{List, ListedName};
 use crate::name::escape::stable_hash;
@@ -60,7 +60,9 @@ impl PairFiles {
             items = number;
             let written = match item {
                 ListedName::Path(path) if !path.contains(&0) => splitter.split(path, self),
-                ListedName::Pair(dir, name) if !dir.contains(&0) && !name.contains(&0) => self.put(dir, name),
+                ListedName::Pair(dir, name) if !dir.contains(&0) && !name.contains(&0) => {
+                    self.put(dir, name, NameKind::Either)
+                }
                 _ => {
                     let reason =
                         "it contains a NUL byte, which separates pairs; check it with `namegate scan --list`";
@@ -108,7 +110,7 @@ impl PairSink for PairFiles {
         self.known.contains(dir)
     }
 
-    fn put(&mut self, dir: &[u8], name: &[u8]) -> io::Result<()> {
+    fn put(&mut self, dir: &[u8], name: &[u8], _: NameKind) -> io::Result<()> {
         self.known.insert(dir);
         self.counts.pairs += 1;
         let at = stable_hash(dir) % self.files.len() as u64;

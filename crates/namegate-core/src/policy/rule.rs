@@ -287,6 +287,10 @@ rules! {
         "two names in one directory that look the same",
         "Unicode Technical Standard #39, section 4";
 
+    CollisionKind, "collision-kind", Directory, Error, Portability,
+        "a file and a directory of one name",
+        "POSIX.1-2024, XBD chapter 4, Pathname Resolution; XSH, mkdir (EEXIST) and open (ENOTDIR)";
+
     PathTooLong, "path-too-long", Path, Error, Portability,
         "the path is longer than the target allows",
         "docs/PROFILES.md, by target";

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::ops::ControlFlow;
 
-use super::GroupedDirectory;
+use super::{FirstNumbers, GroupedDirectory};
 use crate::records::{EntryRecord, RecordCursor, SortedRecords};
 
 /// The names of a directory.
@@ -108,8 +108,12 @@ impl NameCollector {
         self.directory.numbers.reserve(names);
     }
 
-    pub(super) fn push(&mut self, name: &[u8], number: u64) {
+    pub(super) fn push(&mut self, name: &[u8], numbers: FirstNumbers) {
         self.size += name.len() + 1;
+        if let Some(clash) = numbers.clash() {
+            self.directory.clashes.insert(name.to_vec(), clash);
+        }
+        let number = numbers.first();
         match self.directory.names.push(name) {
             Ok(_) => self.directory.numbers.push(number),
             Err(_) => {
@@ -139,15 +143,16 @@ impl NameCollector {
             }
             last.clear();
             last.extend_from_slice(record.name);
-            let mut number = number_of(record);
+            let mut numbers = FirstNumbers::default();
+            numbers.add(number_of(record));
             cursor.advance()?;
             while let Some(same) =
                 cursor.record().filter(|next| next.name == last && next.dir == self.directory.dir)
             {
-                number = number.min(number_of(same));
+                numbers.add(number_of(same));
                 cursor.advance()?;
             }
-            self.push(&last, number);
+            self.push(&last, numbers);
         }
     }
 }

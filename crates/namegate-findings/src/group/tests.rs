@@ -172,3 +172,45 @@ fn a_large_directory_that_is_not_read_is_skipped() {
     }
     assert_eq!(count, 3, "the root, a and b");
 }
+
+/// The clashes of all directories, however they are handed over.
+fn clashes(limit: usize, most_together: usize, paths: &[&[u8]]) -> BTreeMap<Vec<u8>, Clash> {
+    let mut groups = Groups::new(Shape::Key, limit);
+    for (number, path) in (1..).zip(paths) {
+        groups.add(path, number).unwrap();
+    }
+    let mut found = BTreeMap::new();
+    for part in groups.into_parts().unwrap() {
+        let mut add = |of: GroupedDirectory| {
+            found.extend(
+                of.clashes.into_iter().map(|(name, clash)| ([&of.dir, &b":"[..], &name].concat(), clash)),
+            );
+        };
+        let _ = part.each(limit, most_together, &mut |names| {
+            match names {
+                GroupedNames::Whole(directory) => add(directory),
+                GroupedNames::Large(large) => large.each_part(&mut add).unwrap(),
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    found
+}
+
+#[test]
+fn a_name_of_a_file_and_of_a_directory_is_found_wherever_its_paths_are() {
+    let keys: [&[u8]; 9] = [b"a/b/c", b"x", b"a/b", b"x/", b"only/", b"only/y", b"z", b"z", b"a/b/c/d"];
+    let clash = |file, directory| Clash { file, directory };
+    let wanted = [(&b"a:b"[..], clash(3, 1)), (b":x", clash(2, 4)), (b"a/b:c", clash(1, 9))];
+    let wanted: BTreeMap<_, _> = wanted.map(|(name, clash)| (name.to_vec(), clash)).into();
+    for limit in [1, LIMIT] {
+        assert_eq!(clashes(limit, LIMIT, &keys), wanted, "limit {limit}");
+    }
+    let many: Vec<Vec<u8>> = (0..4000_u32)
+        .flat_map(|n| [format!("d/{n}"), format!("d/{}/below", (n * 7) % 6000)].map(String::into_bytes))
+        .collect();
+    let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+    let whole = clashes(LIMIT, LIMIT, &many);
+    assert!(whole.len() > 1000, "{}", whole.len());
+    assert_eq!(clashes(10_000, 2000, &many), whole, "in parts of a large directory");
+}

@@ -3,6 +3,12 @@
 use super::{Form, Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
 
+/// A directory has one entry of a name; an object store, an archive and a list can have a file and a directory.
+pub(super) const ONE_KIND: ProfileRule = ProfileRule::error(
+    Test::Plain(CollisionKind),
+    "POSIX.1-2024, XBD chapter 4, Pathname Resolution: a name is that of one entry",
+);
+
 /// Only the encoding. Its rules are on in every policy, so the profile adds none.
 pub static UTF8: Profile =
     Profile { name: "utf8", title: "strict UTF-8 (RFC 3629) and nothing else", includes: &[], rules: &[] };
@@ -29,6 +35,7 @@ pub static STRICT: Profile = Profile {
         ProfileRule::warn(Test::Plain(TagCharacter), "Unicode Standard, section 23.9"),
         ProfileRule::warn(Test::Plain(LeadingSpace), UNSEEN),
         ProfileRule::warn(Test::Plain(TrailingSpace), UNSEEN),
+        ONE_KIND,
     ],
 };
 

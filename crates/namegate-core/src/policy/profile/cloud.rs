@@ -5,7 +5,7 @@
 //! warnings: the store itself allows such names. What a client skips on purpose is left behind: nobody misses it, and to rename it would
 //! be wrong.
 
-use super::base::UTF8;
+use super::base::{ONE_KIND, UTF8};
 use super::windows::{CASE, CHARACTERS, CONSOLE, DEVICES, LENGTH, PATH, PORTS_ZERO};
 use super::{AppliesTo, Chars, Fold, Form, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
@@ -64,6 +64,7 @@ pub static SHAREPOINT: Profile = Profile {
             "the whole decoded path with the name: Microsoft support article 64883a5d",
         ),
         ProfileRule::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
+        ONE_KIND,
     ],
 };
 
@@ -194,6 +195,7 @@ pub static DROPBOX: Profile = Profile {
             DROPBOX_SKIPS,
         ),
         ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Prefix, "~$/.~")), DROPBOX_SKIPS),
+        ONE_KIND,
     ],
 };
 
@@ -224,6 +226,7 @@ pub static BOX: Profile = Profile {
         ProfileRule::warn(Test::Skipped(HIDDEN), BOX_SKIPS),
         ProfileRule::warn(Test::Skipped(ReservedNames::new(NamePart::Suffix, ".tmp/.bak/.lnk")), BOX_SKIPS),
         ProfileRule::warn(Test::SameFold { fold: Fold::Simple, form: None }, RCLONE_CASE),
+        ONE_KIND,
     ],
 };
 
@@ -280,5 +283,6 @@ pub static NEXTCLOUD: Profile = Profile {
             Test::Skipped(ReservedNames::new(NamePart::Anywhere, "_conflict-")),
             NEXTCLOUD_SKIPS,
         ),
+        ONE_KIND,
     ],
 };

@@ -1,6 +1,6 @@
 //! POSIX systems, and Linux file systems that restrict names.
 
-use super::base::UTF8;
+use super::base::{ONE_KIND, UTF8};
 use super::{Chars, Fold, Form, Limit, Profile, ProfileRule, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
@@ -32,6 +32,7 @@ pub static POSIX: Profile = Profile {
             "POSIX.1-2024, limits.h (_POSIX_PATH_MAX, 256 with the NUL); pathchk -p",
         ),
         ProfileRule::error(PATH_BYTES, "Linux include/uapi/linux/limits.h (PATH_MAX, 4096 with the NUL)"),
+        ONE_KIND,
     ],
 };
 
@@ -51,6 +52,7 @@ pub static EXT4_CASEFOLD: Profile = Profile {
             Test::Unassigned(Some((12, 1))),
             "Linux fs/unicode/utf8-norm.c: a younger code point is stored, neither folded nor normalized",
         ),
+        ONE_KIND,
     ],
 };
 
@@ -75,5 +77,6 @@ pub static ZFS_UTF8ONLY: Profile = Profile {
             Test::SameFold { fold: Fold::Upcase, form: Some(Form::Nfd) },
             "zfsprops(7), `casesensitivity=insensitive`, with a normalization",
         ),
+        ONE_KIND,
     ],
 };

@@ -2,7 +2,7 @@
 //!
 //! The profile `windows` has what a checkout on Windows refuses; `git,windows` checks both.
 
-use super::base::UTF8;
+use super::base::{ONE_KIND, UTF8};
 use super::windows::PATH;
 use super::{Fold, Form, Profile, ProfileRule, Test};
 use crate::policy::rule::RuleId::*;
@@ -26,5 +26,6 @@ pub static GIT: Profile = Profile {
             Test::SameFold { fold: Fold::Full, form: Some(Form::Nfc) },
             "git clone on macOS and Windows: \"the following paths have collided\"",
         ),
+        ONE_KIND,
     ],
 };

@@ -3,7 +3,7 @@
 //! Where the two differ, the stricter one counts: APFS refuses unassigned code points, HFS+ stores them. HFS+ stores names in
 //! a decomposed form of its own; that loses nothing and is not a violation.
 
-use super::base::UTF8;
+use super::base::{ONE_KIND, UTF8};
 use super::{Chars, Fold, Form, Limit, Profile, ProfileRule, Test, Unit};
 
 /// APFS and HFS+.
@@ -41,5 +41,6 @@ pub static MACOS: Profile = Profile {
             Test::SameFold { fold: Fold::Full, form: Some(Form::Nfd) },
             "Apple File System FAQ: insensitive to case by default, to normalization always",
         ),
+        ONE_KIND,
     ],
 };

@@ -1,6 +1,6 @@
 //! Optical discs: ISO 9660, Joliet, UDF.
 
-use super::base::UTF8;
+use super::base::{ONE_KIND, UTF8};
 use super::{Chars, Limit, Profile, ProfileRule, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
@@ -34,6 +34,7 @@ pub static ISO9660: Profile = Profile {
         ProfileRule::unverified(Test::Length(Limit { max: 31, unit: Unit::CodePoints }), LEVELS),
         ProfileRule::unverified(Test::PathLength(Limit { max: 8, unit: Unit::Components }), LEVELS),
         ProfileRule::unverified(Test::PathLength(Limit { max: 255, unit: Unit::Bytes }), LEVELS),
+        ONE_KIND,
     ],
 };
 
@@ -55,6 +56,7 @@ pub static JOLIET: Profile = Profile {
             Test::Length(Limit { max: 64, unit: Unit::Utf16 }),
             "foldoc.org/Joliet and mkisofs(8), joliet-long: 128 bytes by the specification",
         ),
+        ONE_KIND,
     ],
 };
 
@@ -73,5 +75,6 @@ pub static UDF: Profile = Profile {
             Test::PathLength(Limit { max: 1023, unit: Unit::Bytes }),
             "manuals of manufacturers; Linux no longer states it",
         ),
+        ONE_KIND,
     ],
 };

@@ -2,7 +2,7 @@
 //!
 //! `/` is invalid in every policy and in no list here. Programs can exceed the classic limits of paths, so these are warnings.
 
-use super::base::UTF8;
+use super::base::{ONE_KIND, UTF8};
 use super::{AppliesTo, Chars, Fold, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use crate::policy::rule::RuleId::*;
 
@@ -73,6 +73,7 @@ pub static WINDOWS: Profile = Profile {
             CASE,
             "the table $UpCase that mkntfs(8) of ntfs-3g writes; Microsoft, Naming Files, Paths, and Namespaces",
         ),
+        ONE_KIND,
     ],
 };
 
@@ -96,6 +97,7 @@ pub static EXFAT: Profile = Profile {
             Test::SameFold { fold: Fold::Exfat, form: None },
             "Microsoft, exFAT file system specification, section 7.2.5.1 (Recommended Up-case Table)",
         ),
+        ONE_KIND,
     ],
 };
 
@@ -120,6 +122,7 @@ pub static ANDROID: Profile = Profile {
             Test::SameFold { fold: Fold::Simple, form: None },
             "source.android.com, SDCardFS deprecation: shared storage is case-insensitive, now by the file system",
         ),
+        ONE_KIND,
     ],
 };
 
