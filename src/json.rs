@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::ops::Deref;
 
 use data_encoding::{BASE64, DecodeError, HEXLOWER, HEXLOWER_PERMISSIVE};
-use serde::de::{self, Deserialize, Deserializer};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 
@@ -47,6 +47,87 @@ impl<B: AsRef<[u8]>> Serialize for Hex<B> {
 impl<B: AsRef<[u8]>> Serialize for Base64<B> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&BASE64.encode_display(self.0.as_ref()))
+    }
+}
+
+/// A text as bytes. JSON can have a lone surrogate (`"\\ud800"`, RFC 8259, section 8.2), which no UTF-8 has: it becomes the three bytes
+/// that the pattern of UTF-8 gives it, ED A0 80, and bytes that are not UTF-8 stay what they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextBytes(pub Vec<u8>);
+
+impl<'de> Deserialize<'de> for TextBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyText;
+        impl de::Visitor<'_> for AnyText {
+            type Value = TextBytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<TextBytes, E> {
+                Ok(TextBytes(bytes.to_vec()))
+            }
+        }
+        // Only by this the parser does not ask for UTF-8.
+        deserializer.deserialize_bytes(AnyText)
+    }
+}
+
+/// The text in a document where `steps` lead: keys of objects and indexes of arrays. `None` if it is nowhere.
+///
+/// # Errors
+/// It is not JSON, or no text.
+pub fn text_at(json: &[u8], steps: &[String]) -> serde_json::Result<Option<Vec<u8>>> {
+    let mut parser = serde_json::Deserializer::from_slice(json);
+    let found = Steps(steps).deserialize(&mut parser)?;
+    parser.end().map(|()| found)
+}
+
+struct Steps<'s>(&'s [String]);
+
+impl<'de> DeserializeSeed<'de> for Steps<'_> {
+    type Value = Option<Vec<u8>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        match self.0 {
+            [] => TextBytes::deserialize(deserializer).map(|text| Some(text.0)),
+            _ => deserializer.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> de::Visitor<'de> for Steps<'_> {
+    type Value = Option<Vec<u8>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<String>()? {
+            match self.0.split_first() {
+                Some((step, rest)) if *step == key => found = map.next_value_seed(Steps(rest))?,
+                _ => _ = map.next_value::<de::IgnoredAny>()?,
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let Some((step, rest)) = self.0.split_first() else { return Ok(None) };
+        for at in 0_u64.. {
+            if step.parse() == Ok(at) {
+                let found = seq.next_element_seed(Steps(rest))?;
+                while seq.next_element::<de::IgnoredAny>()?.is_some() {}
+                return Ok(found.flatten());
+            }
+            if seq.next_element::<de::IgnoredAny>()?.is_none() {
+                break;
+            }
+        }
+        Ok(None)
     }
 }
 

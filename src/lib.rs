@@ -21,6 +21,7 @@ pub mod report;
 pub mod scan;
 pub mod service;
 pub mod settings;
+pub mod signature;
 pub mod source;
 pub mod spreadsheet;
 pub mod state;

@@ -15,6 +15,7 @@ use crate::report::fan::FaultReport;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{Report, ReportedName, Summary};
 use crate::scan::{self, ScanSettings};
+use crate::signature::{self, TextKind, Unsigned};
 use crate::source::list::{ListItem, NameReader, PathList};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::split::MAX_NAME;
@@ -106,14 +107,17 @@ const LAYOUT: Layout = Layout {
 };
 
 /// The names on standard input.
-fn standard_input(is_null: bool) -> Result<NameReader<io::StdinLock<'static>>, CliError> {
+fn standard_input(is_null: bool) -> Result<NameReader<Unsigned<io::StdinLock<'static>>>, CliError> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         return Err(CliError::new(
             "check: no names given, and standard input is a terminal; see `namegate check --help`",
         ));
     }
-    Ok(NameReader::new(stdin.lock(), if is_null { 0 } else { b'\n' }))
+    let kind = if is_null { TextKind::NulSeparated } else { TextKind::ExactLines };
+    let names = signature::skip(stdin.lock(), kind, "standard input")
+        .map_err(|error| CliError::new(format_args!("cannot read standard input: {error}")))?;
+    Ok(NameReader::new(names, if is_null { 0 } else { b'\n' }))
 }
 
 /// Checks each component of the paths once, by directory.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ use crate::policy::{Policy, RepairScope};
 use crate::report::Summary;
 use crate::report::baseline::{Baseline, RelativePaths};
 use crate::scan::ScanSettings;
+use crate::signature::{self, TextKind};
 
 /// Targets and known findings.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -149,8 +151,10 @@ impl TargetArgs {
     fn baseline(&self, paths: &RelativePaths) -> Result<Option<Baseline>, CliError> {
         let Some(file) = &self.baseline else { return Ok(None) };
         let name = shown(file);
-        let text = fs::read(file).map_err(|error| CliError::new(format!("cannot read {name}: {error}")))?;
-        Baseline::parse(&text, paths.clone())
+        let unreadable = |error: io::Error| CliError::new(format!("cannot read {name}: {error}"));
+        let text = fs::read(file).map_err(unreadable)?;
+        let text = signature::strip(&text, TextKind::Syntax, &name).map_err(unreadable)?;
+        Baseline::parse(text, paths.clone())
             .map(Some)
             .map_err(|error| CliError::new(format!("{name}: {error}")))
     }

@@ -31,6 +31,7 @@ use crate::name::display::{harmless, shown};
 use crate::policy::rule::RuleId;
 use crate::report::json::lines::FaultLine;
 use crate::report::{DirectoryFindings, Report, Summary};
+use crate::signature::{self, TextKind};
 
 /// Findings that are put together.
 pub struct FindingsCollection {
@@ -64,17 +65,18 @@ impl FindingsCollection {
     pub fn add(&mut self, file: &Path) -> io::Result<()> {
         let name = if file == Path::new("-") { "standard input".to_owned() } else { shown(file) };
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read {name}: {error}"));
-        let mut stream: Box<dyn BufRead> = match file == Path::new("-") {
+        let stream: Box<dyn BufRead> = match file == Path::new("-") {
             true => Box::new(io::stdin().lock()),
             false => Box::new(BufReader::with_capacity(BUFFER, File::open(file).map_err(failed)?)),
         };
+        let mut stream = signature::skip(stream, TextKind::Syntax, &name).map_err(failed)?;
         let begin = stream.fill_buf().map_err(failed)?;
         if begin.is_empty() {
             return Err(failed(io::Error::other("it is empty: the run that should have written it failed")));
         }
         match begin.starts_with(b"PAR1") {
             true => self.add_table(file, &name),
-            false => json_lines::read(&mut *stream, &name, self),
+            false => json_lines::read(&mut stream, &name, self),
         }
         .map_err(failed)
     }

@@ -192,14 +192,12 @@ impl<R: BufRead> PlanTableReader<R> {
     /// The file cannot be read.
     pub fn open(mut input: R) -> io::Result<Option<Self>> {
         let begin = input.fill_buf()?;
-        let mark = if begin.starts_with(BYTE_ORDER_MARK.as_bytes()) { BYTE_ORDER_MARK.len() } else { 0 };
-        let first = begin[mark..].split(|&b| b == b'\n').next().unwrap_or_default();
+        let first = begin.split(|&b| b == b'\n').next().unwrap_or_default();
         let has_record = |delimiter: &u8| {
             let cells = first.split(|b| b == delimiter);
             cells.map(<[u8]>::trim_ascii).any(|cell| matches!(cell, b"record" | b"\"record\""))
         };
         let Some(delimiter) = [b',', b';', b'\t'].into_iter().find(has_record) else { return Ok(None) };
-        input.consume(mark);
         let (limited, left) = BoundedReader::new(input, || {
             io::Error::new(io::ErrorKind::InvalidData, format!("a row has more than {MAX_ROW_BYTES} bytes"))
         });

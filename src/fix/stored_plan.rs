@@ -19,6 +19,7 @@ use super::plan::{EntryKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename
 use super::plan_table::PlanTableReader;
 use super::records::{EntryRecord, RecordSorter, SortedRecords};
 use crate::policy::Confidence;
+use crate::signature::{self, TextKind};
 use crate::sys::process::processors;
 
 /// A valid plan.
@@ -122,7 +123,8 @@ impl StoredPlan {
     /// The plan cannot be read or has errors, or a temporary file cannot be written.
     pub fn read(input: impl Read) -> Result<Self, StoredPlanError> {
         let input = CheckedInput { input, bytes: 0, check: crc32fast::Hasher::new() };
-        let mut input = BufReader::with_capacity(1 << 16, input);
+        let input = BufReader::with_capacity(1 << 16, input);
+        let mut input = signature::skip(input, TextKind::Syntax, "the plan")?;
         let (mut parser, mut lines) = (PlanParser::default(), PlanLines::default());
         let is_table = PlanTableReader::is_table(&mut input)?;
         if is_table {
@@ -140,7 +142,7 @@ impl StoredPlan {
             read_lines(&mut input, &mut parser, &mut lines)?;
         }
         let PlanLines { sorter, header, retargets, renames, .. } = lines;
-        let CheckedInput { bytes, check, .. } = input.into_inner();
+        let CheckedInput { bytes, check, .. } = input.into_inner().1.into_inner();
         let mut plan = Self {
             header,
             retargets,

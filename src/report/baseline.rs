@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::grouped;
 use super::summary::Accepted;
 use super::{Detail, Report, ReportedName, Summary};
-use crate::json::{self, Base64};
+use crate::json::{self, Base64, TextBytes};
 use crate::policy::rule::RuleId;
 use crate::source::location::DirectoryPath;
 
@@ -58,7 +58,15 @@ impl fmt::Display for BaselineError {
 impl std::error::Error for BaselineError {}
 
 /// A line; unknown fields, such as a reason, belong to the user.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
+struct KnownEntry<'e> {
+    path: Option<TextBytes>,
+    path_base64: Option<Base64>,
+    rule: std::borrow::Cow<'e, str>,
+}
+
+/// A line as it is written.
+#[derive(Serialize)]
 struct BaselineEntry<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
@@ -190,11 +198,11 @@ fn components(path: &[u8]) -> Vec<u8> {
 }
 
 fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
-    let entry: BaselineEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let entry: KnownEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let rule = entry.rule.parse().map_err(|error: crate::policy::UnknownWord| error.to_string())?;
     let path = match (entry.path, entry.path_base64) {
         (_, Some(Base64(path))) => path,
-        (Some(path), None) => path.into_bytes(),
+        (Some(TextBytes(path)), None) => path,
         (None, None) => return Err("neither `path` nor `path_base64`".into()),
     };
     Ok((path, rule))

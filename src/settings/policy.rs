@@ -13,6 +13,7 @@ use crate::name::display::shown;
 use crate::policy::config::{Config, ConfigErrors};
 use crate::policy::profile::{self, Profile};
 use crate::policy::{Normalization, Policy};
+use crate::signature::{self, TextKind};
 
 /// What `--config` names.
 #[derive(Debug)]
@@ -171,8 +172,11 @@ pub fn read(path: &Path) -> Result<String, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("{file}: too long for a configuration: more than {MAX_BYTES} bytes"));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("{file}: not UTF-8: the byte {:02X} at offset {at}", error.as_bytes()[at])
-    })
+    let text =
+        signature::strip(&bytes, TextKind::Syntax, &file).map_err(|error| format!("{file}: {error}"))?;
+    let text = std::str::from_utf8(text).map_err(|error| {
+        let at = error.valid_up_to();
+        format!("{file}: not UTF-8: the byte {:02X} at offset {at}", text[at])
+    })?;
+    Ok(text.to_owned())
 }

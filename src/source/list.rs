@@ -22,6 +22,8 @@ use namegate_findings::split::{self, MAX_NAME, Shape};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
+use crate::name::display::shown;
+use crate::signature::{self, TextKind};
 use crate::source::location::{Container, Locations};
 use fields::{Field, ListFormat, Missing};
 
@@ -170,7 +172,13 @@ impl List {
             ListFormat::Parquet(column) => parquet::read(&self.file, column, self.jobs, &mut visit)?,
             format => {
                 let mut number = 0;
-                fields::read(format, self.stream()?, self.separator, &mut |field| {
+                let kind = match format {
+                    ListFormat::JsonLines(_) => TextKind::Syntax,
+                    ListFormat::Plain if self.separator == 0 => TextKind::NulSeparated,
+                    _ => TextKind::Lines,
+                };
+                let stream = signature::skip(self.stream()?, kind, &shown(&self.file))?;
+                fields::read(format, stream, self.separator, &mut |field| {
                     number += 1;
                     visit(number, field)
                 })?;

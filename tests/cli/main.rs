@@ -45,6 +45,7 @@ mod report;
 mod rest;
 mod run;
 mod scan;
+mod signatures;
 #[cfg(feature = "parquet")]
 mod stored;
 #[path = "../../examples/make_tree.rs"]

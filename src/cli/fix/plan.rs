@@ -27,6 +27,7 @@ use crate::name::substitutes::KnownMap;
 use crate::policy::Policy;
 use crate::policy::config::Config;
 use crate::policy::rule::{RuleId, Severity};
+use crate::signature::{self, TextKind};
 use crate::source::scope::Exclude;
 use crate::sys::process::processors;
 use crate::time::timestamp_of_now;
@@ -165,7 +166,9 @@ fn read_map(argument: &Path) -> Result<CharMap, CliError> {
             char_table::MAX_BYTES
         )));
     }
-    let table = CharTable::parse(&name, &text);
+    let text = signature::strip(&text, TextKind::Syntax, &name)
+        .map_err(|error| CliError::new(format_args!("--map: {name}: {error}")))?;
+    let table = CharTable::parse(&name, text);
     table
         .map(|table| CharMap::Table(table.into()))
         .map_err(|error| CliError::new(format_args!("{name}: {error}")))

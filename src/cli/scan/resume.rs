@@ -22,6 +22,7 @@ use crate::json::Base64;
 use crate::name::display::{display, shown};
 use crate::output::{Destination, NamedEntry, Replacement};
 use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink};
+use crate::signature::{self, TextKind};
 use crate::source::{Frontier, PendingDirectories};
 
 /// The files of a state.
@@ -140,7 +141,8 @@ impl StateFile {
         };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
-        let state: ResumeState = serde_json::from_slice(&bytes)
+        let text = signature::strip(&bytes, TextKind::Syntax, &name).map_err(unreadable)?;
+        let state: ResumeState = serde_json::from_slice(text)
             .map_err(|error| CliError::new(format_args!("{name}: not the state of a scan: {error}")))?;
         if state.scope != scope {
             let difference = state.scope.difference(&scope).unwrap_or_default();

@@ -20,6 +20,7 @@ fn table(old: &[u8], new: &str) -> Vec<u8> {
 /// The plan in a table, or its errors with their lines.
 fn read(table: &[u8]) -> Result<Plan, Vec<String>> {
     let (mut parser, mut plan) = (PlanParser::default(), Plan::default());
+    let table = table.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(table);
     let mut reader = PlanTableReader::open(table).unwrap().ok_or_else(|| vec!["no table".to_owned()])?;
     while let Some((number, line)) = reader.next_line().unwrap() {
         match parser.parse_row(number, line) {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::bounded::BoundedReader;
 use super::{ListItem, NameReader};
+use crate::json;
 
 /// The format of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,12 +122,26 @@ pub fn read<R: BufRead>(
 }
 
 fn json_field(line: &[u8], field: &str) -> Field {
-    let object: Value = serde_json::from_slice(line).map_err(|_| Missing::NotJson)?;
+    let Ok(object) = serde_json::from_slice::<Value>(line) else { return unusual_field(line, field) };
     let value = if field.starts_with('/') { object.pointer(field) } else { object.get(field) };
     match value {
         None => Err(Missing::NoField),
         Some(Value::String(text)) => Ok(text.clone().into_bytes()),
         Some(_) => Err(Missing::NotText),
+    }
+}
+
+/// The field of an object that is JSON, but not of UTF-8: a name that some program wrote as it was.
+fn unusual_field(line: &[u8], field: &str) -> Field {
+    let step = |step: &str| step.replace("~1", "/").replace("~0", "~");
+    let steps: Vec<String> = match field.strip_prefix('/') {
+        Some(pointer) => pointer.split('/').map(step).collect(),
+        None => vec![field.to_owned()],
+    };
+    match json::text_at(line, &steps) {
+        Ok(text) => text.ok_or(Missing::NoField),
+        Err(error) if error.is_data() => Err(Missing::NotText),
+        Err(_) => Err(Missing::NotJson),
     }
 }
 

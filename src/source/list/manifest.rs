@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::fields::{self, Column, Field, ListFormat, Missing};
 use crate::name::display::shown;
+use crate::signature::{self, TextKind};
 
 /// The maximum size of a manifest in bytes. It has some 200 bytes for each file, and a file has about a million keys.
 const MAX_MANIFEST: u64 = 64 << 20;
@@ -43,7 +44,8 @@ pub fn read(
     visit: &mut dyn FnMut(u64, Field) -> io::Result<()>,
 ) -> io::Result<()> {
     let text = io::Read::take(File::open(manifest)?, MAX_MANIFEST);
-    let inventory: Manifest = serde_json::from_reader(BufReader::new(text)).map_err(|error| {
+    let text = signature::skip(BufReader::new(text), TextKind::Syntax, &shown(manifest))?;
+    let inventory: Manifest = serde_json::from_reader(text).map_err(|error| {
         io::Error::other(format!("it is not the manifest.json of an S3 Inventory: {error}"))
     })?;
     let mut last = 0;
