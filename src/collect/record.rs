@@ -132,8 +132,8 @@ fn read_violation(
 fn read_decoded(how: Option<&str>, confidence: Option<&str>) -> Result<Option<DecodedAs>, String> {
     match (how, confidence) {
         (Some(how), Some(confidence)) => {
-            let how = how.parse().map_err(|error: NotLegacy| harmless(&error.to_string()))?;
-            Ok(Some(DecodedAs { how, confidence: word(confidence.parse())? }))
+            let explanation = how.parse().map_err(|error: NotLegacy| harmless(&error.to_string()))?;
+            Ok(Some(DecodedAs { explanation, confidence: word(confidence.parse())? }))
         }
         (None, None) => Ok(None),
         _ => Err("`reading` and `reading_confidence` belong together".to_owned()),

@@ -367,9 +367,7 @@ fn readings(name: &[u8]) -> Vec<ReadingRow> {
     let part = &name[..name.len().min(MAX_EXPLAINED)];
     // A reading that follows from the structure is not a guess, and guesses next to it would only confuse.
     if let Some(text) = reading::structural(part) {
-        let is_pair = utf8::ill_formed(part).any(|found| found.kind == Malformation::SurrogatePair);
-        let encoding = if is_pair { "CESU-8" } else { "overlong UTF-8" };
-        return vec![ReadingRow { encoding: encoding.to_owned(), text }];
+        return vec![ReadingRow { encoding: "CESU-8".to_owned(), text }];
     }
     let readings = reading::likeliest(part).into_iter();
     readings.map(|(encoding, text)| ReadingRow { encoding: encoding.to_string(), text }).collect()

@@ -96,8 +96,8 @@ fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::R
     let fix = repair.map(|repair| display(repair.name.as_bytes()).to_string()).unwrap_or_default();
     let confidence = repair.map_or("", |repair| repair.confidence.as_str());
     let decoded = repair.and_then(|repair| repair.decoded);
-    let (reading, how_sure) =
-        decoded.map_or(("", ""), |decoded| (decoded.how.name(), decoded.confidence.as_str()));
+    let reading = decoded.map(|decoded| decoded.explanation.to_string()).unwrap_or_default();
+    let how_sure = decoded.map_or("", |decoded| decoded.confidence.as_str());
     let dir = record.place.as_ref().map(|place| display(&place.heading()).to_string()).unwrap_or_default();
     let location = record.location.map(|location| location.to_string()).unwrap_or_default();
     let (path, verdict) = (encoded(&path), record.outcome().as_str());
@@ -125,7 +125,7 @@ fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::R
             &dir,
             &location,
             record.owner.as_deref().unwrap_or_default(),
-            reading,
+            &reading,
             how_sure,
         ];
         for cell in cells {

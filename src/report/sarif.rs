@@ -192,7 +192,7 @@ struct ResultProperties<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     repair_confidence: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reading: Option<&'static str>,
+    reading: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reading_confidence: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,6 +247,8 @@ impl SarifLocation {
 
 /// Writes at most `most` results for a name, each with a comma before it, and returns their number.
 fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize {
+    let reading = record.repair.as_ref().and_then(|repair| repair.decoded);
+    let reading = reading.map(|decoded| decoded.explanation.to_string());
     let location = SarifLocation::new(&record.path());
     let name = display(&record.name).to_string();
     let repair = record.repair.as_ref();
@@ -279,7 +281,7 @@ fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize 
                 refused_by: violation.refused_by.names().collect(),
                 repair: repair.map(|repair| repair.name.as_str()),
                 repair_confidence: repair.map(|repair| repair.confidence.as_str()),
-                reading: decoded.map(|decoded| decoded.how.name()),
+                reading: reading.clone(),
                 reading_confidence: decoded.map(|decoded| decoded.confidence.as_str()),
                 place: place.as_deref(),
                 mark: mark.as_deref(),

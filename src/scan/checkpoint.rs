@@ -151,7 +151,7 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
         repair: record.repair.as_ref().map(|repair| StoredSuggestion {
             name: repair.name.clone(),
             confidence: repair.confidence,
-            decoded: repair.decoded.map(|of| (of.how.name().to_owned(), of.confidence)),
+            decoded: repair.decoded.map(|of| (of.explanation.to_string(), of.confidence)),
         }),
         owner: record.owner.clone(),
     };
@@ -228,7 +228,8 @@ pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
 impl StoredSuggestion {
     fn read(self) -> Result<SuggestedName, String> {
         let Self { name, confidence, decoded } = self;
-        let decoded = decoded.map(|(how, confidence)| Ok(DecodedAs { how: how.parse()?, confidence }));
+        let decoded =
+            decoded.map(|(how, confidence)| Ok(DecodedAs { explanation: how.parse()?, confidence }));
         let decoded = decoded.transpose().map_err(|error: NotLegacy| error.to_string())?;
         Ok(SuggestedName { name, confidence, is_shortened: false, decoded })
     }

@@ -184,6 +184,15 @@ fn scan_list_plan_and_mount_give_one_answer() {
             let mut from_list =
                 findings(&by(policy, &["scan", "--format", "json", "--list", "-", "-0"]), &listed);
             let mut expected = scanned.clone();
+            // SharePoint refuses a tilde in front of a folder. A list does not know what the name is of, and warns.
+            if profile == "sharepoint" {
+                expected.remove(&b"~tilde"[..]);
+                let warned = from_list.remove(&b"~tilde"[..]);
+                assert!(
+                    warned.is_some_and(|(rules, _)| rules.iter().all(|(_, is_error)| !is_error)),
+                    "{what}"
+                );
+            }
             // A list does not know excluded names, so it may suggest a name that is in use.
             if !exclude.is_empty() {
                 from_list.values_mut().chain(expected.values_mut()).for_each(|(_, repair)| *repair = None);

@@ -68,7 +68,7 @@ impl FindingRows {
             self.group.append_option(objection.group.as_ref().map(|group| &group.id));
             self.repair.append_option(repair.map(|repair| &repair.name));
             self.repair_confidence.append_option(repair.map(|repair| repair.confidence.as_str()));
-            self.reading.append_option(decoded.map(|decoded| decoded.how.name()));
+            self.reading.append_option(decoded.map(|decoded| decoded.explanation.to_string()));
             self.reading_confidence.append_option(decoded.map(|decoded| decoded.confidence.as_str()));
             self.certain.append_value(if violation.is_certain { "true" } else { "false" });
             let dir_len = dir.map_or(0, <[u8]>::len);

@@ -57,7 +57,7 @@
 //! assert_eq!(check.violations[&3][0].rule.name(), "reserved-character");
 //!
 //! let suggested = check.suggested_names(&windows, None);
-//! assert_eq!((&*suggested[&1].name, &*suggested[&3].name), ("readme_2", "what_"));
+//! assert_eq!((&*suggested[&1].name, &*suggested[&3].name), ("readme_2", "what"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -8,14 +8,14 @@ use super::PlanSettings;
 use super::directory::{EarlierNames, Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
 use crate::fix::plan::Alternative;
-use crate::name::mojibake;
+use crate::name::misread::{self, Reread};
 use crate::name::normalize::to_form;
 use crate::name::reading::{
-    Encoding, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
+    Contents, EncodingCounts, EncodingGuess, EncodingSample, Explanation, has_stray_bytes, likeliest,
 };
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, DecodingMethod, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
+use crate::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
 
 /// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
 pub(super) type MeantTexts = Vec<Option<(String, Confidence)>>;
@@ -96,10 +96,10 @@ struct MeaningSource {
 enum DecodedText {
     /// The name is the text.
     Name,
-    /// The name was encoded twice.
-    Mojibake,
-    /// With encodings that give other texts.
-    Bytes(DecodingMethod, Vec<Encoding>),
+    /// The name was read in a wrong encoding.
+    Misread(Vec<Reread>),
+    /// With explanations that give other texts.
+    Bytes(Explanation, Vec<Explanation>),
 }
 
 impl<'s> NameMeanings<'s> {
@@ -122,11 +122,14 @@ impl<'s> NameMeanings<'s> {
             let (text, confidence, decoded) = match std::str::from_utf8(name) {
                 Err(_) => {
                     let meaning = legacy.read(name);
-                    let decoded = DecodedText::Bytes(meaning.how, meaning.others);
+                    let decoded = DecodedText::Bytes(meaning.explanation, meaning.others);
                     (Cow::from(meaning.text), meaning.confidence, decoded)
                 }
-                Ok(text) => match is_mojibake(at).then(|| mojibake::undo(text)).flatten() {
-                    Some(meant) => (meant.into(), Confidence::Likely, DecodedText::Mojibake),
+                Ok(text) => match is_mojibake(at).then(|| misread::undo(text)).flatten() {
+                    Some(misread) => {
+                        let confidence = if misread.is_sure { Confidence::Likely } else { Confidence::Guess };
+                        (misread.text.into(), confidence, DecodedText::Misread(misread.steps))
+                    }
                     None => (text.into(), Confidence::Certain, DecodedText::Name),
                 },
             };
@@ -174,7 +177,7 @@ impl<'s> NameMeanings<'s> {
         }
         let is_decoded = |at: usize| {
             let decoded = self.source(at).map(|source| &source.decoded);
-            matches!(decoded, Some(DecodedText::Bytes(DecodingMethod::Encoding(_), _)))
+            matches!(decoded, Some(DecodedText::Bytes(..)))
         };
         let is_guess = |at: usize| matches!(texts[at], Some((_, Confidence::Guess)));
         (0..self.source_of.len()).any(|at| is_guess(at) && is_decoded(at))
@@ -192,17 +195,19 @@ impl<'s> NameMeanings<'s> {
         let (mut evidence, mut alternatives) = (None, Vec::new());
         let decoded = self.source(at).map(|source| &source.decoded);
         let mut reading = match decoded {
-            Some(DecodedText::Bytes(how, others)) => {
+            Some(DecodedText::Bytes(explanation, others)) => {
                 alternatives = self.find_alternatives(policy, name, &new, others);
-                if matches!(how, DecodingMethod::Encoding(_)) {
-                    evidence = Some(self.evidence.description.clone());
-                }
-                how.name().to_owned()
+                evidence = match explanation.contents {
+                    Contents::SurrogatePairs | Contents::Unexplained | Contents::Utf8 => None,
+                    _ => Some(self.evidence.description.clone()),
+                };
+                explanation.to_string()
             }
             Some(DecodedText::Name) => String::new(),
-            Some(DecodedText::Mojibake) | None if reasons.contains(&RuleId::Mojibake) => {
-                evidence = Some("UTF-8 that was read as windows-1252 and encoded again".to_owned());
-                "mojibake".to_owned()
+            Some(DecodedText::Misread(steps)) => describe_steps(steps),
+            None if reasons.contains(&RuleId::Mojibake) => {
+                let misread = std::str::from_utf8(name).ok().and_then(misread::undo);
+                misread.map_or_else(String::new, |misread| describe_steps(&misread.steps))
             }
             _ => describe_change(policy, name, &new, &reasons),
         };
@@ -239,13 +244,13 @@ impl<'s> NameMeanings<'s> {
             .then(|| "it is too long for the target; --shorten shortens it".to_owned())
     }
 
-    /// Other valid names that the bytes of `name` could stand for: `others` are encodings that a guess considered.
+    /// Other valid names that the bytes of `name` could stand for: `others` are explanations that a guess considered.
     fn find_alternatives(
         &self,
         policy: &Policy,
         name: &[u8],
         new: &str,
-        others: &[Encoding],
+        others: &[Explanation],
     ) -> Vec<Alternative> {
         /// More would not help the user to choose.
         const MAX: usize = 3;
@@ -253,9 +258,9 @@ impl<'s> NameMeanings<'s> {
             [] if has_stray_bytes(name) => likeliest(name),
             _ => Vec::new(),
         };
-        let others = others.iter().filter_map(|encoding| Some((*encoding, encoding.read_name(name)?)));
+        let others = others.iter().filter_map(|explanation| Some((*explanation, explanation.read(name)?)));
         let mut alternatives: Vec<Alternative> = Vec::new();
-        for (encoding, text) in others.chain(by_itself) {
+        for (explanation, text) in others.chain(by_itself) {
             let converted = self.settings.conversion.apply(&text);
             let text = converted.map_or(text, |converted| converted.text);
             let valid = match policy.verdict(text.as_bytes()) {
@@ -268,11 +273,16 @@ impl<'s> NameMeanings<'s> {
             };
             let Some(other) = valid else { continue };
             if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
-                alternatives.push(Alternative { new: other, reading: encoding.name().to_owned() });
+                alternatives.push(Alternative { new: other, reading: explanation.to_string() });
             }
         }
         alternatives
     }
+}
+
+/// How a name became what it is, the last step first.
+fn describe_steps(steps: &[Reread]) -> String {
+    steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", before that ")
 }
 
 /// What the encodings of a directory were guessed from.

@@ -126,7 +126,7 @@ impl<'l> From<&'l ReportedName> for RecordLine<'l> {
             violations: record.objections.iter().map(ViolationLine::from).collect(),
             repair: record.repair.as_ref().map(|repair| repair.name.as_str().into()),
             repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str().into()),
-            reading: decoded.map(|decoded| decoded.how.name().into()),
+            reading: decoded.map(|decoded| decoded.explanation.to_string().into()),
             reading_confidence: decoded.map(|decoded| decoded.confidence.as_str().into()),
             owner: record.owner.as_deref().map(Cow::Borrowed),
             ..Self::default()

@@ -13,7 +13,7 @@ use namegate_findings::split::MAX_PARTS;
 use namegate_findings::unmarked::UnmarkedReading;
 
 use crate::name::reading::{
-    Encoding, EncodingCounts, EncodingGuess, EncodingSample, GuessReader, NameReading, has_stray_bytes,
+    Encoding, EncodingCounts, EncodingGuess, EncodingSample, GuessReader, has_stray_bytes,
 };
 use crate::name::utf8::{Malformation, ill_formed};
 use crate::policy::Confidence;
@@ -104,10 +104,11 @@ impl NameEvidence {
         let mut votes: Vec<Vote> = Vec::new();
         for name in self.sample.names().take(MOST_READ) {
             let Some(reading) = reader.read(name).filter(|reading| reading.is_likely) else { continue };
+            let Some(encoding) = reading.explanation.encoding() else { continue };
             let bytes = name.iter().filter(|byte| !byte.is_ascii()).count();
-            match votes.iter_mut().find(|vote| vote.encoding == reading.encoding) {
+            match votes.iter_mut().find(|vote| vote.encoding == encoding) {
                 Some(vote) => (vote.names, vote.bytes) = (vote.names + 1, vote.bytes + bytes),
-                None => votes.push(Vote { encoding: reading.encoding, names: 1, bytes }),
+                None => votes.push(Vote { encoding, names: 1, bytes }),
             }
         }
         votes
@@ -231,11 +232,15 @@ impl<'g> UnmarkedReader<'g> {
                 if !has_stray_bytes(name) && hides_syntax(name) {
                     return None;
                 }
+                // Damaged UTF-8 stays as it is, and is reported.
                 let reading = reader.as_mut().filter(|_| utf8.is_none()).and_then(|reader| reader.read(name));
-                let is_sure = |reading: &&NameReading| reading.is_likely && guess.supports(reading.encoding);
-                if let Some(reading) = reading.as_ref().filter(is_sure) {
-                    let text = reading.text.clone();
-                    return Some((text.into(), reading.encoding.name(), Confidence::Likely));
+                let reading = reading.and_then(|reading| {
+                    Some((reading.text, reading.explanation.encoding()?, reading.is_likely))
+                });
+                if let Some((text, encoding, true)) = &reading
+                    && guess.supports(*encoding)
+                {
+                    return Some((text.clone().into(), encoding.name(), Confidence::Likely));
                 }
                 if let Some((text, encoding, confidence)) = guess.read_as_others(name) {
                     return Some((text.into(), encoding, confidence));
@@ -249,8 +254,8 @@ impl<'g> UnmarkedReader<'g> {
                 }
                 let declared: Encoding = DECLARED.parse().ok()?;
                 let declared = declared.read(name).map(|text| (text, declared.name()));
-                let is_likely = reading.as_ref().is_some_and(|reading| reading.is_likely);
-                let guessed = reading.map(|reading| (reading.text, reading.encoding.name()));
+                let is_likely = reading.as_ref().is_some_and(|(.., is_likely)| *is_likely);
+                let guessed = reading.map(|(text, encoding, _)| (text, encoding.name()));
                 let (text, encoding) = match declared {
                     Some(declared) if !is_likely && is_western(&declared.0) => declared,
                     declared => guessed.or(declared)?,

@@ -10,7 +10,7 @@ pub mod context;
 pub mod display;
 pub mod escape;
 pub mod fingerprint;
-pub mod mojibake;
+pub mod misread;
 pub mod normalize;
 pub mod reading;
 pub mod scalar;

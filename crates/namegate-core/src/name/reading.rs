@@ -8,11 +8,13 @@
 
 #[cfg(feature = "encodings")]
 mod code_pages;
+mod damage;
 #[cfg(feature = "encodings")]
 mod encodings;
 #[cfg(not(feature = "encodings"))]
 #[path = "reading/no_encodings.rs"]
 mod encodings;
+mod explanation;
 #[cfg_attr(
     not(feature = "encodings"),
     allow(unreachable_code, unused_variables, reason = "without an encoding there is nothing to decode")
@@ -26,8 +28,14 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+pub(crate) use damage::utf8_evidence;
+pub(crate) use explanation::unwrap_utf8;
+pub use explanation::{Contents, Explanation, Wrapping};
+pub(crate) use guess::needs_guess;
 pub use guess::{EncodingCounts, EncodingGuess, EncodingSample, GuessReader, NameReading};
+pub(crate) use language::cost;
 
+use super::Span;
 use super::display::display;
 use super::scalar::{self, Class};
 use super::utf8::{Malformation, ill_formed};
@@ -97,22 +105,55 @@ impl Encoding {
     /// assert_eq!(turkish.read_name(b"\x9Azg\x9Frl\x9F\xDB\x9F").as_deref(), Some("özgürlüğü"));
     /// ```
     pub fn read_name(self, name: &[u8]) -> Option<String> {
-        let kept: usize = name.utf8_chunks().map(|chunk| non_ascii(chunk.valid().as_bytes())).sum();
+        self.read_parts(name).map(|(text, _)| text)
+    }
+
+    /// [`Encoding::read_name`], and what was kept.
+    fn read_parts(self, name: &[u8]) -> Option<(String, Kept)> {
+        let kept = non_ascii_in_utf8(name);
         if kept == 0 {
-            return self.read(name);
+            return Some((self.read(name)?, Kept::Nothing));
         }
+        let span = foreign_span(name);
+        let by_words = || {
+            let text = self.read(span.slice(name))?;
+            let (before, after) = (&name[..span.start], &name[span.end..]);
+            Some([std::str::from_utf8(before).ok()?, &text, std::str::from_utf8(after).ok()?].concat())
+        };
+        let is_one_word = span == Span::new(0, name.len());
         let (whole, apart) = (self.read(name), self.read_apart(name));
-        let (Some(all), Some(parts)) = (&whole, &apart) else { return apart.or(whole) };
-        let strays = non_ascii(name) - kept;
-        // Where most of a name is well-formed, chance is the worse explanation, except of two more scripts. Where a Latin encoding gives
-        // as few scripts, its letters are those of UTF-8 read wrongly: `Ãœ` for `Ü`.
+        let words = if is_one_word { None } else { by_words() };
+        let kept_in_words = if is_one_word { 0 } else { non_ascii_in_utf8(span.slice(name)) };
+        let is_same = words.is_none() || words == apart;
+        let apart = match (words, apart) {
+            (Some(words), Some(apart))
+                if !self.is_kept(&words, &apart, kept_in_words, non_ascii(span.slice(name))) =>
+            {
+                Some(words)
+            }
+            (words, apart) => apart.or(words),
+        };
+        let kept_parts = if is_same { Kept::Parts } else { Kept::SomeParts };
+        let (Some(all), Some(parts)) = (&whole, &apart) else {
+            return apart.map(|text| (text, kept_parts)).or(whole.map(|text| (text, Kept::Nothing)));
+        };
+        match all != parts && self.is_kept(all, parts, kept, non_ascii(name)) {
+            true => apart.map(|text| (text, kept_parts)),
+            false => whole.map(|text| (text, Kept::Nothing)),
+        }
+    }
+
+    /// Whether well-formed sequences with `kept` of the `beyond` bytes beyond ASCII are better kept, as in `parts`, than decoded, as in
+    /// `all`. Where most of a name is well-formed, chance is the worse explanation, except of two more scripts. Where a Latin encoding
+    /// gives as few scripts, its letters are those of UTF-8 read wrongly: `Ãœ` for `Ü`.
+    fn is_kept(self, all: &str, parts: &str, kept: usize, beyond: usize) -> bool {
+        let strays = beyond - kept;
         let (of_all, of_parts) = (kinds(all), kinds(parts));
-        let is_kept = match of_parts.cmp(&of_all) {
+        match of_parts.cmp(&of_all) {
             Ordering::Less => true,
             Ordering::Equal => self.is_latin() || kept > strays,
             Ordering::Greater => of_parts == of_all + 1 && kept > 3 * strays,
-        };
-        if is_kept { apart } else { whole }
+        }
     }
 
     /// Keeps the well-formed sequences of several bytes and decodes the parts between them, including ASCII: in several
@@ -135,6 +176,37 @@ impl Encoding {
         text.push_str(&self.read(&between)?);
         Some(text)
     }
+}
+
+/// What [`Encoding::read_parts`] kept of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// Nothing: all of it was decoded.
+    Nothing,
+    /// All well-formed sequences of several bytes.
+    Parts,
+    /// Some of them: others seem to be well-formed by chance.
+    SomeParts,
+}
+
+/// The words of `name` from the first to the last one with ill-formed sequences.
+fn foreign_span(name: &[u8]) -> Span {
+    // The second byte of a character of two bytes can be `_`.
+    let separates = |at: usize| match name[at] {
+        b' ' | b'-' | b'.' | b',' | b'(' | b')' | b'+' | b'&' => true,
+        b'_' => at == 0 || name[at - 1].is_ascii(),
+        _ => false,
+    };
+    let mut found = ill_formed(name).map(|found| found.span);
+    let Some(first) = found.next() else { return Span::new(0, 0) };
+    let last = found.last().unwrap_or(first);
+    let start = (0..first.start).rev().find(|&at| separates(at)).map_or(0, |at| at + 1);
+    let end = (last.end..name.len()).find(|&at| separates(at)).unwrap_or(name.len());
+    Span::new(start, end)
+}
+
+fn non_ascii_in_utf8(name: &[u8]) -> usize {
+    name.utf8_chunks().map(|chunk| non_ascii(chunk.valid().as_bytes())).sum()
 }
 
 /// How many scripts `text` is written in beyond ASCII; symbols count as one more.
@@ -175,7 +247,7 @@ impl fmt::Debug for Encoding {
 /// ```
 /// use namegate_core::name::reading::Encoding;
 /// let unknown = "koi9".parse::<Encoding>().unwrap_err();
-/// assert_eq!(unknown.to_string(), "unknown encoding `koi9`");
+/// assert_eq!(unknown.to_string(), "unknown encoding `koi9`; did you mean `koi8`?");
 /// let modern = "utf-16le".parse::<Encoding>().unwrap_err();
 /// assert_eq!(modern.to_string(), "`utf-16le` is not a legacy encoding of file names");
 /// ```
@@ -211,44 +283,47 @@ pub fn has_stray_bytes(name: &[u8]) -> bool {
         .any(|i| !matches!(i.kind, Overlong | NulSmuggling | SeparatorSmuggling | Surrogate | SurrogatePair))
 }
 
-/// The texts that `name` alone may have been, each with an encoding that gives it, the likeliest first; none if it is UTF-8.
+/// The texts that `name` alone may have been, each with what happened to the name then, the likeliest first; none if it is UTF-8.
 ///
 /// ```
 /// use namegate_core::name::reading::likeliest;
 /// let readings = likeliest(b"caf\xE9.txt");
-/// assert_eq!((readings[0].0.name(), &*readings[0].1), ("windows-1252", "café.txt"));
+/// assert_eq!((&*readings[0].0.to_string(), &*readings[0].1), ("windows-1252", "café.txt"));
 /// assert!(likeliest("café.txt".as_bytes()).is_empty());
 /// ```
-pub fn likeliest(name: &[u8]) -> Vec<(Encoding, String)> {
+pub fn likeliest(name: &[u8]) -> Vec<(Explanation, String)> {
     let guess = EncodingGuess::for_names([name], &EncodingCounts::default());
     let Some(reading) = guess.and_then(|guess| guess.read(name)) else { return Vec::new() };
-    let mut texts = vec![(reading.encoding, reading.text)];
+    let first = Some((reading.explanation, reading.text));
+    let mut texts: Vec<_> =
+        first.into_iter().filter(|(explanation, _)| *explanation != Explanation::UNEXPLAINED).collect();
     let others = reading.others.into_iter();
-    texts.extend(others.filter_map(|encoding| Some((encoding, encoding.read_name(name)?))));
+    texts.extend(others.filter_map(|explanation| Some((explanation, explanation.read(name)?))));
     texts
 }
 
-/// Decodes ill-formed sequences by their structure: pairs of surrogates (CESU-8) and overlong forms. `None` if the name is
-/// UTF-8, if it has a sequence of another kind, or if a sequence encodes a character that only an attacker hides: NUL, `/`,
-/// `.` or another control.
+/// The likeliest encoding of `name` alone, with the text; `None` if it is UTF-8 or no text.
+pub(crate) fn likeliest_encoding(name: &[u8]) -> Option<(Encoding, String)> {
+    let reading = EncodingGuess::for_names([name], &EncodingCounts::default())?.read(name)?;
+    Some((reading.explanation.encoding()?, reading.text))
+}
+
+/// Decodes pairs of surrogates (CESU-8); `None` if the name is UTF-8, or if it has an ill-formed sequence of another kind. Overlong
+/// forms are never decoded: RFC 3629, sections 3 and 10, forbids it, because they hide what programs look for.
 ///
 /// ```
 /// use namegate_core::name::reading::structural;
 /// assert_eq!(structural(b"x\xED\xA1\x8C\xED\xBE\xB4").as_deref(), Some("x\u{233B4}"));
-/// assert_eq!(structural(b"\xC1\xA1").as_deref(), Some("a"));
-/// assert_eq!(structural(b"\xC0\xAF"), None);
+/// assert_eq!(structural(b"\xC1\xA1"), None);
 /// assert_eq!(structural(b"caf\xE9"), None);
 /// ```
 pub fn structural(name: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(name.len());
     let mut at = 0;
     for found in ill_formed(name) {
-        if !matches!(found.kind, Malformation::SurrogatePair | Malformation::Overlong) {
-            return None;
-        }
-        let meant = char::from_u32(found.value?).filter(|c| !c.is_control())?;
+        let meant = Some(found).filter(|found| found.kind == Malformation::SurrogatePair)?.value?;
         text.push_str(std::str::from_utf8(&name[at..found.span.start]).ok()?);
-        text.push(meant);
+        text.push(char::from_u32(meant)?);
         at = found.span.end;
     }
     if at == 0 {

@@ -138,9 +138,9 @@ impl Policy {
     /// # use namegate_core::policy::rule::Severity;
     /// let s3 = Policy::from_profiles(&[profile::by_name("s3")?]);
     /// let suggested = |policy: &Policy| policy.suggest_name("Größe 3".as_bytes(), EncodingHint::Unknown, &mut |_| false);
-    /// assert_eq!(suggested(&s3), None, "S3 advises against spaces, and stores them");
+    /// assert_eq!(suggested(&s3), None, "S3 advises against spaces and letters beyond ASCII, and stores them");
     /// let advice = s3.with_repairs(RepairScope { min_severity: Severity::Warn, ..RepairScope::default() });
-    /// assert_eq!(suggested(&advice).unwrap().name, "Größe_3");
+    /// assert_eq!(suggested(&advice).unwrap().name, "Große_3");
     /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     #[must_use]
@@ -312,7 +312,9 @@ impl PolicyBuilder {
             }
         }
         for (&id, &severity) in &self.severities {
-            override_severity(&mut rules, id, severity)?;
+            let profiles: ProfileSet =
+                self.profiles.iter().map(|profile| ProfileSet::from_profile(profile)).collect();
+            override_severity(&mut rules, id, severity, profiles)?;
         }
         rules.sort_by_key(|rule| rule.test.rule());
         let everyone = self
@@ -368,6 +370,7 @@ fn override_severity(
     rules: &mut Vec<ActiveRule>,
     id: RuleId,
     severity: Option<Severity>,
+    profiles: ProfileSet,
 ) -> Result<(), MissingParameter> {
     let Some(severity) = severity else {
         rules.retain(|rule| rule.test.rule() != id);
@@ -387,7 +390,9 @@ fn override_severity(
         };
         let source = id.rule().source;
         let rule = ProfileRule { test, severity, source, verified: true, stored_otherwise: false };
-        activate(rules, &rule, ProfileSet::CONFIG);
+        // No target wants a damaged name.
+        let by = if id.is_damage() && profiles != ProfileSet::EMPTY { profiles } else { ProfileSet::CONFIG };
+        activate(rules, &rule, by);
     }
     Ok(())
 }

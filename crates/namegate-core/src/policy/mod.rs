@@ -38,8 +38,8 @@ pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Polic
 pub use entry::{AppliesTo, Entry, EntryKind};
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use suggest::{
-    Confidence, DecodedAs, DecodedName, DecodingMethod, EncodingHint, FingerprintIndex, LegacyReader,
-    NamesInUse, PartsSuggester, RepairScope, SuggestedName,
+    Confidence, DecodedAs, DecodedName, EncodingHint, FingerprintIndex, LegacyReader, NamesInUse,
+    PartsSuggester, RepairScope, SuggestedName,
 };
 pub(crate) use suggest::{ImperfectName, Occupants};
 pub use violation::{CheckOutcome, NameCheck, Verdict, Violation};

@@ -10,6 +10,7 @@ use super::dotgit;
 use super::profile::{NamePart, Test, Unit};
 use super::rule::RuleId;
 use super::tables::Tables;
+use crate::name::misread;
 use crate::name::normalize::{self, Form};
 use crate::name::scalar::class;
 
@@ -54,6 +55,7 @@ impl Prefilter {
             || self.may_have_reserved_base(name)
             || matches!(name, b"." | b"..")
             || seen & LOOKED_UP != 0 && self.has_marked_code_point(text, tables)
+            || seen & NON_ASCII != 0 && tables.has(RuleId::Mojibake) && misread::is_suspicious(text)
     }
 
     fn has_marked_code_point(&self, text: &str, tables: &Tables) -> bool {
@@ -82,7 +84,7 @@ impl Prefilter {
     }
 
     pub(super) fn new(rules: &[ActiveRule], tables: &Tables, stored_form: Option<Form>) -> Self {
-        let on = |rule: RuleId| tables.plain[rule as usize].is_some();
+        let on = |rule: RuleId| tables.has(rule);
         let mut prefilter = Self {
             flags: [0; 256],
             ascii_bytes: usize::MAX,
@@ -185,10 +187,7 @@ impl CodePointTable {
 
     /// Whether any code point beyond ASCII can break a rule.
     fn marks_any(&self, tables: &Tables) -> bool {
-        let looks_alike = [RuleId::Mojibake, RuleId::DotGitLookalike];
-        tables.reads_scalars
-            || !self.forms.is_empty()
-            || looks_alike.iter().any(|&rule| tables.plain[rule as usize].is_some())
+        tables.reads_scalars || !self.forms.is_empty() || tables.has(RuleId::DotGitLookalike)
     }
 
     /// Whether `c`, which is not ASCII, can break no rule; `true` is certain.
@@ -205,13 +204,9 @@ impl CodePointTable {
     }
 
     fn find_harmless(&self, c: char, tables: &Tables) -> bool {
-        let on = |rule: RuleId| tables.plain[rule as usize].is_some();
-        // Text that was encoded twice begins with the code point of a leading byte.
-        let may_be_mojibake = on(RuleId::Mojibake) && ('\u{C2}'..='\u{F4}').contains(&c);
-        let is_ignored_by_git = on(RuleId::DotGitLookalike)
+        let is_ignored_by_git = tables.has(RuleId::DotGitLookalike)
             && dotgit::IGNORED.iter().any(|(first, last)| (first..=last).contains(&&c));
-        !may_be_mojibake
-            && !is_ignored_by_git
+        !is_ignored_by_git
             && (!tables.reads_classes || class(c).is_none())
             && tables.ages.iter().all(|(assigned, _)| assigned.contains(c))
             && tables.reserved_beyond_ascii.iter().all(|(set, _)| !set.contains(c))

@@ -274,8 +274,8 @@ rules! {
         "a name that Windows or macOS treats as `.git` or as a file that configures git",
         "git path.c (is_ntfs_dotgit), utf8.c (next_hfs_char); CVE-2014-9390";
     Mojibake, "mojibake", Shape, Warn, Portability,
-        "UTF-8 that was read as Windows-1252 and encoded again",
-        "WHATWG Encoding Standard, index windows-1252";
+        "text that was read in a wrong encoding",
+        "RFC 3629, section 1: other text is rarely valid UTF-8; WHATWG Encoding Standard";
 
     CollisionNormalization, "collision-normalization", Directory, Error, Security,
         "two names in one directory that are canonically equivalent",

@@ -24,12 +24,12 @@ pub use parts::PartsSuggester;
 use super::profile::{Limit, Test, Unit};
 use super::{Policy, UnknownWord, Verdict, Violation};
 use crate::name::escape::escape;
-use crate::name::mojibake;
+use crate::name::misread;
 use crate::name::normalize::{Form, is_in_form, to_form};
 use crate::name::reading::{
-    Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, NotLegacy, has_stray_bytes, structural,
+    self, Contents, Encoding, EncodingCounts, EncodingGuess, Explanation, GuessReader, NameReading,
+    structural,
 };
-use crate::name::utf8::{Malformation, ill_formed};
 use crate::policy::rule::{RuleId, Severity};
 
 /// A suggested name.
@@ -170,51 +170,17 @@ pub struct DecodedName {
     pub text: String,
     /// How likely it is the intended text.
     pub confidence: Confidence,
-    /// How the bytes were decoded.
-    pub how: DecodingMethod,
-    /// Encodings that a guess considered and that give other texts, the likeliest first. [`Encoding::read_name`] gives the texts.
-    pub others: Vec<Encoding>,
-}
-
-/// How bytes that are not UTF-8 were decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DecodingMethod {
-    /// By the structure of Annex R, as pairs of surrogates or overlong forms.
-    Structure,
-    /// In a legacy encoding.
-    Encoding(Encoding),
-    /// Not at all: the bytes are escaped.
-    Escape,
-}
-
-impl DecodingMethod {
-    /// The name of the encoding, `structure` or `escape`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Structure => "structure",
-            Self::Encoding(encoding) => encoding.name(),
-            Self::Escape => "escape",
-        }
-    }
-}
-
-impl FromStr for DecodingMethod {
-    type Err = NotLegacy;
-
-    fn from_str(name: &str) -> Result<Self, NotLegacy> {
-        match name {
-            "structure" => Ok(Self::Structure),
-            "escape" => Ok(Self::Escape),
-            _ => name.parse().map(Self::Encoding),
-        }
-    }
+    /// What happened to the name.
+    pub explanation: Explanation,
+    /// Explanations that a guess considered and that give other texts, the likeliest first. [`Explanation::read`] gives the texts.
+    pub others: Vec<Explanation>,
 }
 
 /// What a name that is not UTF-8 is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodedAs {
-    /// How its bytes were decoded.
-    pub how: DecodingMethod,
+    /// What happened to the name.
+    pub explanation: Explanation,
     /// How likely that is right, whatever else the suggested name changes.
     pub confidence: Confidence,
 }
@@ -223,10 +189,9 @@ impl fmt::Display for DecodedAs {
     /// For people, what the name is: `not UTF-8, probably windows-1252`.
     ///
     /// ```
-    /// use namegate_core::name::reading::Encoding;
-    /// use namegate_core::policy::{Confidence, DecodedAs, DecodingMethod};
-    /// let how = DecodingMethod::Encoding(Encoding::WINDOWS_1252);
-    /// let said = |confidence| DecodedAs { how, confidence }.to_string();
+    /// use namegate_core::policy::{Confidence, DecodedAs};
+    /// let explanation = "windows-1252".parse().unwrap();
+    /// let said = |confidence| DecodedAs { explanation, confidence }.to_string();
     /// assert_eq!(said(Confidence::Likely), "not UTF-8, probably windows-1252");
     /// assert_eq!(said(Confidence::Guess), "not UTF-8, perhaps windows-1252");
     /// ```
@@ -236,12 +201,10 @@ impl fmt::Display for DecodedAs {
             Confidence::Likely => "probably ",
             Confidence::Guess => "perhaps ",
         };
-        match self.how {
-            DecodingMethod::Escape => f.write_str("not UTF-8, and in no encoding that is known"),
-            DecodingMethod::Structure => {
-                write!(f, "not UTF-8, {doubt}UTF-8 with surrogate pairs (CESU-8) or overlong forms")
-            }
-            DecodingMethod::Encoding(encoding) => write!(f, "not UTF-8, {doubt}{encoding}"),
+        match self.explanation.contents {
+            Contents::Unexplained => f.write_str("not UTF-8, and nothing that is known"),
+            Contents::SurrogatePairs => write!(f, "not UTF-8, {doubt}UTF-8 with surrogate pairs (CESU-8)"),
+            _ => write!(f, "not UTF-8, {doubt}{}", self.explanation),
         }
     }
 }
@@ -343,9 +306,9 @@ impl<'p> Suggester<'p> {
         match std::str::from_utf8(name) {
             Ok(text) => self.suggest_for_text(name, text, Confidence::Certain, known),
             Err(_) => {
-                let DecodedName { text, confidence, how, .. } = legacy.read(name);
+                let DecodedName { text, confidence, explanation, .. } = legacy.read(name);
                 let suggested = self.suggest_for_text(name, &text, confidence, None)?;
-                Some(SuggestedName { decoded: Some(DecodedAs { how, confidence }), ..suggested })
+                Some(SuggestedName { decoded: Some(DecodedAs { explanation, confidence }), ..suggested })
             }
         }
     }
@@ -452,9 +415,10 @@ impl<'p> Suggester<'p> {
         let violations =
             known.map_or_else(|| Cow::Owned(self.policy.check(name.as_bytes()).violations), Cow::Borrowed);
         if violations.iter().any(|v| v.rule == RuleId::Mojibake)
-            && let Some(meant) = mojibake::undo(name)
+            && let Some(misread) = misread::undo(name)
         {
-            return Repair::Step(Step::new(meant, Confidence::Likely));
+            let confidence = if misread.is_sure { Confidence::Likely } else { Confidence::Guess };
+            return Repair::Step(Step::new(misread.text, confidence));
         }
         // A form that a rule asks for was looked for by the check; that in which names are stored was not.
         let asks_for_form = |v: &Violation| v.rule == RuleId::NotInForm && self.repairs(v.rule, v.severity);
@@ -504,11 +468,12 @@ impl<'g> EncodingHint<'g> {
     /// Decodes `name`, which is not UTF-8. [`EncodingHint::reader`] is faster for many names.
     ///
     /// ```
-    /// use namegate_core::name::reading::Encoding;
-    /// use namegate_core::policy::{DecodingMethod, EncodingHint};
+    /// use namegate_core::name::reading::{Contents, Encoding};
+    /// use namegate_core::policy::EncodingHint;
     /// let meaning = EncodingHint::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
-    /// assert_eq!((&*meaning.text, meaning.how), ("café", DecodingMethod::Encoding(Encoding::WINDOWS_1252)));
-    /// assert_eq!(EncodingHint::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4").how, DecodingMethod::Structure);
+    /// assert_eq!((&*meaning.text, &*meaning.explanation.to_string()), ("café", "windows-1252"));
+    /// let pair = EncodingHint::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4");
+    /// assert_eq!(pair.explanation.contents, Contents::SurrogatePairs);
     /// ```
     pub fn read(self, name: &[u8]) -> DecodedName {
         self.reader().read(name)
@@ -538,36 +503,36 @@ pub enum LegacyReader<'g> {
 impl LegacyReader<'_> {
     /// As [`EncodingHint::read`].
     pub fn read(&mut self, name: &[u8]) -> DecodedName {
-        let by_structure = structural(name);
-        let has_overlong = ill_formed(name).any(|i| i.kind == Malformation::Overlong);
-        let decoded = |text, confidence, how| DecodedName { text, confidence, how, others: Vec::new() };
-        if let Some(text) = by_structure.clone().filter(|_| !has_overlong) {
-            return decoded(text, Confidence::Certain, DecodingMethod::Structure);
+        let decoded =
+            |text, confidence, explanation| DecodedName { text, confidence, explanation, others: Vec::new() };
+        if let Some(text) = structural(name) {
+            return decoded(text, Confidence::Certain, Explanation::new(Contents::SurrogatePairs));
         }
-        // Bytes that look like an overlong form or a surrogate are text in some encodings, but not in plausible Latin text.
-        // Without evidence of an encoding they are what they look like.
-        let has_strays = has_stray_bytes(name);
+        if let Some((explanation, text, is_sure)) = reading::unwrap_utf8(name) {
+            let confidence = if is_sure { Confidence::Likely } else { Confidence::Guess };
+            return decoded(text, confidence, explanation);
+        }
+        let has_strays = reading::needs_guess(name).is_some();
         let by_guess = |reading: NameReading| {
             let confidence = if reading.is_likely { Confidence::Likely } else { Confidence::Guess };
-            let how = DecodingMethod::Encoding(reading.encoding);
-            DecodedName { text: reading.text, confidence, how, others: reading.others }
+            let NameReading { explanation, text, others, .. } = reading;
+            DecodedName { text, confidence, explanation, others }
         };
         let by_encoding = match self {
             Self::Given(encoding) => (has_strays || !encoding.is_latin())
                 .then(|| encoding.read_name(name))
                 .flatten()
-                .map(|text| decoded(text, Confidence::Likely, DecodingMethod::Encoding(*encoding))),
-            Self::Guessed(_) | Self::Unknown if !has_strays => None,
-            Self::Guessed(reader) => reader.read(name).map(by_guess),
+                .map(|text| decoded(text, Confidence::Likely, Explanation::new(Contents::Legacy(*encoding)))),
+            // Overlong forms are text only where other names prove that the encoding is in use: they may be an attack.
+            Self::Guessed(reader) => {
+                reader.read(name).filter(|reading| has_strays || reading.is_likely).map(by_guess)
+            }
             Self::Unknown => EncodingGuess::for_names([name], &EncodingCounts::default())
                 .and_then(|guess| guess.read(name))
                 .map(by_guess),
         };
-        let by_its_structure =
-            || by_structure.map(|text| decoded(text, Confidence::Likely, DecodingMethod::Structure));
-        by_encoding
-            .or_else(by_its_structure)
-            .unwrap_or_else(|| decoded(escape(name).into_owned(), Confidence::Guess, DecodingMethod::Escape))
+        let escaped = || decoded(escape(name).into_owned(), Confidence::Guess, Explanation::UNEXPLAINED);
+        by_encoding.unwrap_or_else(escaped)
     }
 }
 

@@ -102,6 +102,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    /// Whether the policy has a rule that has no parameters.
+    pub(super) fn has(&self, rule: RuleId) -> bool {
+        self.plain[rule as usize].is_some()
+    }
+
     pub(super) fn new(rules: &[ActiveRule]) -> Self {
         let mut tables = Self {
             plain: [None; RULES_LEN],

@@ -15,7 +15,7 @@ use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
 use crate::name::arena::Arena;
 use crate::name::normalize::{self, first_difference, is_in_form};
 use crate::name::scalar::{Class, class};
-use crate::name::{Span, context, mojibake, script, utf8};
+use crate::name::{Span, context, misread, script, utf8};
 
 type Flow = ControlFlow<Violation>;
 
@@ -352,7 +352,7 @@ impl Policy {
         let not_in_form = forms.filter_map(|&(form, weight)| Some((first_difference(text, form)?, weight)));
         report_merged(RuleId::NotInForm, not_in_form, emit)?;
         let words: [(RuleId, fn(&str) -> Option<Span>); 2] =
-            [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, mojibake::find)];
+            [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, misread::find)];
         for (rule, find) in words {
             if let Some(weight) = self.tables.plain[rule as usize]
                 && let Some(span) = find(text)

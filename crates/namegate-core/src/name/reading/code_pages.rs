@@ -21,6 +21,18 @@ impl CodePage {
         };
         bytes.iter().map(decode).collect()
     }
+
+    /// The bytes of `text`; `None` if it has a character that the code page lacks.
+    pub(super) fn encode(&self, text: &str) -> Option<Vec<u8>> {
+        let encode = |c: char| match u8::try_from(c) {
+            Ok(byte @ 0..=0x7F) => Some(byte),
+            _ => {
+                let at = self.characters.iter().position(|&other| other == c)?;
+                Some(0x80 + at as u8).filter(|_| c != char::REPLACEMENT_CHARACTER)
+            }
+        };
+        text.chars().map(encode).collect()
+    }
 }
 
 /// All of them.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use oem_cp::code_table::DECODING_TABLE_CP_MAP;
+use oem_cp::code_table::{DECODING_TABLE_CP_MAP, ENCODING_TABLE_CP_MAP};
 
 use super::code_pages::{CODE_PAGES, CodePage};
 use super::{Encoding, NotLegacy, labels};
@@ -138,6 +138,23 @@ impl Encoding {
                 DECODING_TABLE_CP_MAP.get(&number)?.decode_string_checked(bytes).map(Cow::Owned)
             }
             Own(page) => page.decode(bytes).map(Cow::Owned),
+        }
+    }
+
+    /// The character of `byte`; `None` if it has none of its own.
+    pub(crate) fn character(self, byte: u8) -> Option<char> {
+        self.decode(&[byte])?.chars().next()
+    }
+
+    /// The bytes of `text` in the encoding; `None` if it has a character that the encoding lacks.
+    pub(crate) fn write(self, text: &str) -> Option<Vec<u8>> {
+        match self.0 {
+            Standard(encoding) => {
+                let (bytes, _, is_lossy) = encoding.encode(text);
+                (!is_lossy).then(|| bytes.into_owned())
+            }
+            Oem(number, _) => oem_cp::encode_string_checked(text, ENCODING_TABLE_CP_MAP.get(&number)?),
+            Own(page) => page.encode(text),
         }
     }
 }

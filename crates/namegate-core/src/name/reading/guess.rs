@@ -5,18 +5,21 @@
 //! others. Encodings that give a name the same text count together.
 
 mod reader;
+mod readings;
 mod sample;
+mod tried;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 pub use self::reader::GuessReader;
 use self::reader::without_numbers;
+use self::readings::{Readings, readings};
 pub use self::sample::EncodingSample;
-use super::encodings::TRIED;
-use super::language::{Language, Prepared};
-use super::{Encoding, has_stray_bytes};
+use self::tried::{CUT, EXPLANATIONS, MASKED, Number, UNEXPLAINED, contents, tried_encodings, weight_of};
+use super::language::Language;
+use super::{Contents, Encoding, Explanation, Wrapping, has_stray_bytes};
 
 /// Letters are not independent of each other, so the costs overstate the evidence.
 const WEIGHT_OF_EVIDENCE: f32 = 0.8;
@@ -37,7 +40,11 @@ const WEIGHT_OF_EARLIER: f32 = 10.0;
 /// A text is called likely from this probability on ...
 const LIKELY: f32 = 0.99;
 /// ... and if so many names, with itself, are in the same encoding.
-const ENOUGH_NAMES: f32 = 2.5;
+const ENOUGH_NAMES: f32 = 2.4;
+
+/// The same for a text with parts in UTF-8: the others are shorter than names.
+const LIKELY_FOR_PARTS: f32 = 0.999;
+const ENOUGH_FOR_PARTS: f32 = 4.5;
 
 /// The number of texts that a [`NameReading`] has beside the best.
 const MAX_OTHERS: usize = 3;
@@ -45,16 +52,16 @@ const MAX_OTHERS: usize = 3;
 /// More languages than there are.
 const LANGUAGES: u16 = 64;
 
-/// An encoding, by its number in [`TRIED`], and a language. Its number is an index into [`Weights`].
+/// An explanation and a language. Its number is an index into [`Weights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair(u16);
 
 impl Pair {
-    fn new(encoding: u16, language: Language) -> Self {
-        Self(encoding * LANGUAGES + u16::from(language))
+    fn new(explanation: Number, language: Language) -> Self {
+        Self(explanation * LANGUAGES + u16::from(language))
     }
 
-    fn encoding(self) -> u16 {
+    fn explanation(self) -> Number {
         self.0 / LANGUAGES
     }
 
@@ -69,7 +76,7 @@ struct Weights(Vec<f32>);
 
 impl Weights {
     fn filled(with: f32) -> Self {
-        Self(vec![with; TRIED.len() * usize::from(LANGUAGES)])
+        Self(vec![with; EXPLANATIONS * usize::from(LANGUAGES)])
     }
 
     fn of(&self, pair: Pair) -> f32 {
@@ -117,8 +124,8 @@ impl EncodingCounts {
         number.map_or(0.0, |(number, _)| self.of(number))
     }
 
-    fn of(&self, encoding: u16) -> f32 {
-        let pairs = self.0.range(Pair::new(encoding, 0)..Pair::new(encoding + 1, 0));
+    fn of(&self, explanation: Number) -> f32 {
+        let pairs = self.0.range(Pair::new(explanation, 0)..Pair::new(explanation + 1, 0));
         pairs.map(|(_, count)| count).sum::<u64>() as f32 / PARTS
     }
 }
@@ -126,14 +133,15 @@ impl EncodingCounts {
 /// The text of a name, as guessed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameReading {
-    /// The encoding.
-    pub encoding: Encoding,
+    /// What happened to the name.
+    pub explanation: Explanation,
     /// The text.
     pub text: String,
-    /// Whether the text is right in all but few cases: it is much likelier than any other, and other names support it.
+    /// Whether the text is right in all but few cases: it is much likelier than any other, and other names support it, or the name
+    /// alone shows what happened to it.
     pub is_likely: bool,
-    /// Encodings that give other texts, the likeliest first. [`Encoding::read_name`] gives the texts.
-    pub others: Vec<Encoding>,
+    /// Explanations that give other texts, the likeliest first. [`Explanation::read`] gives the texts.
+    pub others: Vec<Explanation>,
 }
 
 /// A guess at the encodings of some names.
@@ -151,7 +159,7 @@ pub struct EncodingGuess {
     /// How common each pair is among the names.
     shares: Weights,
     counts: EncodingCounts,
-    /// The number of names in each encoding, with earlier ones.
+    /// The number of names with each explanation, with earlier ones.
     supporting: Vec<f32>,
     names: usize,
     /// The names to which the mixture was fitted, [without numbers](without_numbers).
@@ -166,50 +174,6 @@ struct SampledName {
     count: f32,
 }
 
-/// A reading of a name.
-#[derive(Clone, Debug)]
-struct Candidate {
-    pair: Pair,
-    /// The number of its text.
-    text: u16,
-    /// How well the text fits the language, relative to the best.
-    likelihood: f32,
-    /// The probability of the reading among all of the name.
-    probability: f32,
-}
-
-/// The plausible readings of a name.
-#[derive(Clone, Debug)]
-struct Readings {
-    /// The number of the first encoding that gives each text.
-    texts: Vec<u16>,
-    candidates: Vec<Candidate>,
-}
-
-impl Readings {
-    /// Computes the probabilities of the readings, if pairs are as common as `share` says, which also gets the probability before.
-    /// `note` gets the probability of each pair before and after. Returns the greatest change. `weights` is overwritten.
-    fn weigh(
-        &mut self,
-        weights: &mut Vec<f32>,
-        share: impl Fn(Pair, f32) -> f32,
-        mut note: impl FnMut(Pair, f32, f32),
-    ) -> f32 {
-        weights.clear();
-        let weight =
-            |candidate: &Candidate| share(candidate.pair, candidate.probability) * candidate.likelihood;
-        weights.extend(self.candidates.iter().map(weight));
-        let all: f32 = weights.iter().sum();
-        let mut change = 0.0_f32;
-        for (candidate, weight) in self.candidates.iter_mut().zip(weights) {
-            let before = std::mem::replace(&mut candidate.probability, *weight / all);
-            change = change.max((candidate.probability - before).abs());
-            note(candidate.pair, before, candidate.probability);
-        }
-        change
-    }
-}
-
 impl EncodingGuess {
     /// Guesses the encodings of those `names` that need one; `None` if none does. `earlier` are names for which the encodings have
     /// been guessed before, as those of a directory above.
@@ -217,26 +181,27 @@ impl EncodingGuess {
         names: impl IntoIterator<Item = &'n [u8]>,
         earlier: &EncodingCounts,
     ) -> Option<Self> {
-        let names: Vec<&[u8]> = names.into_iter().filter(|name| has_stray_bytes(name)).collect();
+        let names: Vec<Cow<'_, [u8]>> = names.into_iter().filter_map(needs_guess).collect();
         let count = names.len();
         Self::fit(names, count, earlier)
     }
 
     /// [`EncodingGuess::for_names`] for the names of a sample.
     pub fn for_sample(sample: &EncodingSample, earlier: &EncodingCounts) -> Option<Self> {
-        Self::fit(sample.names().collect(), sample.count(), earlier)
+        Self::fit(sample.names().filter_map(needs_guess).collect(), sample.count(), earlier)
     }
 
     /// Fits the mixture to some of `count` names.
-    fn fit(mut names: Vec<&[u8]>, count: usize, earlier: &EncodingCounts) -> Option<Self> {
+    fn fit(mut names: Vec<Cow<'_, [u8]>>, count: usize, earlier: &EncodingCounts) -> Option<Self> {
         // The guess must not depend on the order of a directory.
         names.sort_unstable();
         let step = names.len().div_ceil(SAMPLE).max(1);
-        let (mut sample, mut sampled) = (BTreeMap::new(), 0);
+        let (mut sample, mut sampled) = (BTreeMap::<_, SampledName>::new(), 0.0);
         for name in names.iter().step_by(step) {
             let known = sample.entry(without_numbers(name));
-            known.or_insert_with(|| SampledName { readings: readings(name), count: 0.0 }).count += 1.0;
-            sampled += 1;
+            let known = known.or_insert_with(|| SampledName { readings: readings(name), count: 0.0 });
+            known.count += known.readings.evidence;
+            sampled += known.readings.evidence;
         }
         if sample.is_empty() {
             return None;
@@ -251,15 +216,16 @@ impl EncodingGuess {
             );
         }
         // A name is no evidence for itself: it is read by what the others are, and alone by what is common.
-        let others = (sampled - 1) as f32 + PRIOR_NAMES;
-        for _ in 1..if sampled == 1 { 1 } else { ROUNDS } {
+        for _ in 1..if sampled <= 1.0 { 1 } else { ROUNDS } {
             let mut change = 0.0_f32;
             for SampledName { readings, count } in sample.values_mut() {
                 let known = Cell::from_mut(&mut counts.0[..]).as_slice_of_cells();
+                let own = readings.evidence;
+                let others = sampled - own + PRIOR_NAMES;
                 let of_name = readings.weigh(
                     &mut weights,
                     |pair, before| {
-                        let of_others = known[pair.index()].get() - *count * before + (*count - 1.0) * before;
+                        let of_others = known[pair.index()].get() - own * before;
                         sparse((of_others.max(0.0) + PRIOR_NAMES * prior.of(pair)) / others)
                     },
                     |pair, before, now| {
@@ -273,17 +239,17 @@ impl EncodingGuess {
                 break;
             }
         }
-        let all = sampled as f32 + PRIOR_NAMES;
+        let all = sampled + PRIOR_NAMES;
         let mut shares = Weights::filled(UNSEEN);
         for &pair in &pairs {
             let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / all;
             *shares.of_mut(pair) = sparse(share);
         }
-        let scale = count as f32 / sampled as f32;
+        let scale = count as f32 / names.len().div_ceil(step) as f32;
         let counts = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
         let counts = EncodingCounts(counts.filter(|(_, count)| *count > 0).collect());
-        let of_encoding = |number: u16| counts.of(number) + earlier.of(number);
-        let supporting = (0..TRIED.len() as u16).map(of_encoding).collect();
+        let with_earlier = |number: Number| counts.of(number) + earlier.of(number);
+        let supporting = (0..EXPLANATIONS as Number).map(with_earlier).collect();
         Some(Self { shares, counts, supporting, names: count, sample })
     }
 
@@ -292,8 +258,8 @@ impl EncodingGuess {
         &self.counts
     }
 
-    fn support(&self, encoding: u16) -> f32 {
-        self.supporting[usize::from(encoding)]
+    fn support(&self, number: Number) -> f32 {
+        self.supporting[usize::from(number)]
     }
 
     /// The number of names that need an encoding.
@@ -312,35 +278,52 @@ impl EncodingGuess {
         GuessReader::new(self)
     }
 
-    fn choose(&self, Readings { texts, candidates }: &Readings) -> Option<Choice> {
+    fn choose(&self, readings: &Readings) -> Option<Choice> {
+        let Readings { texts, candidates, .. } = readings;
         let mut by_text = vec![0.0; texts.len()];
         candidates.iter().for_each(|candidate| by_text[usize::from(candidate.text)] += candidate.probability);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by(|&a, &b| by_text[b].total_cmp(&by_text[a]));
         let best = *order.first()?;
-        // The encodings that give this text, and the most common one of them among the names.
+        // The explanations that give this text, and the most common one of them among the names.
         let same = candidates.iter().filter(|candidate| usize::from(candidate.text) == best);
-        let mut same: Vec<u16> = same.map(|candidate| candidate.pair.encoding()).collect();
+        let mut same: Vec<Number> = same.map(|candidate| candidate.pair.explanation()).collect();
         same.dedup();
         let number = same
             .iter()
             .copied()
             .max_by(|&a, &b| self.support(a).total_cmp(&self.support(b)).then(b.cmp(&a)))?;
-        let encoding = tried_encodings()[usize::from(number)].encoding;
-        let support: f32 = same.iter().map(|&encoding| self.support(encoding)).sum();
-        let is_likely = by_text[best] >= LIKELY && support >= ENOUGH_NAMES;
-        let others = order.iter().skip(1).take(MAX_OTHERS);
-        let others = others.map(|&at| tried_encodings()[usize::from(texts[at])].encoding).collect();
-        Some(Choice { encoding, is_likely, others })
+        let support: f32 = same.iter().map(|&number| self.support(number)).sum();
+        let is_supported = match number {
+            MASKED | UNEXPLAINED => false,
+            CUT => readings.shows_utf8 || support >= ENOUGH_NAMES,
+            _ if texts[best].is_mixed => support >= ENOUGH_FOR_PARTS && by_text[best] >= LIKELY_FOR_PARTS,
+            _ => !readings.is_odd && support >= ENOUGH_NAMES,
+        };
+        let others = order.iter().skip(1).map(|&at| texts[at].number).filter(|&number| number != UNEXPLAINED);
+        let others = others.take(MAX_OTHERS).map(contents).collect();
+        Some(Choice {
+            contents: contents(number),
+            is_likely: by_text[best] >= LIKELY && is_supported,
+            others,
+        })
     }
 }
 
-/// The encoding in which a name is read: [`NameReading`] without the text.
+/// How a name is read: [`NameReading`] without the text.
 #[derive(Clone, Debug)]
 struct Choice {
-    encoding: Encoding,
+    contents: Contents,
     is_likely: bool,
-    others: Vec<Encoding>,
+    others: Vec<Contents>,
+}
+
+/// The bytes of a name whose encoding must be guessed; `None` for another name.
+pub(crate) fn needs_guess(name: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if std::str::from_utf8(name).is_ok() {
+        return None;
+    }
+    Some(Wrapping::find(name).1).filter(|bytes| has_stray_bytes(bytes))
 }
 
 /// The weight of an encoding that is as common as `share` says: lower where it is rare, because the names of a directory are
@@ -349,117 +332,13 @@ fn sparse(share: f32) -> f32 {
     share * share.sqrt()
 }
 
-/// A text that a name can be.
-enum Text<'t> {
-    /// Each byte is a character. The table has those of 80..FF.
-    Bytewise(&'t [char; 128]),
-    Decoded(String, Prepared),
-}
-
-/// All plausible readings of `name`.
-fn readings(name: &[u8]) -> Readings {
-    // Well-formed sequences of several bytes may stay what they are.
-    let is_bytewise = name.utf8_chunks().all(|chunk| chunk.valid().is_ascii());
-    let mut beyond: Vec<usize> =
-        name.iter().filter_map(|byte| byte.checked_sub(0x80)).map(usize::from).collect();
-    beyond.sort_unstable();
-    beyond.dedup();
-    let character = |table: &[char; 128], byte: u8| match byte.checked_sub(0x80) {
-        None => char::from(byte),
-        Some(at) => table[usize::from(at)],
-    };
-    let mut texts: Vec<(u16, Text<'_>)> = Vec::new();
-    let mut encodings = Vec::new();
-    for (number, tried) in (0..).zip(tried_encodings()) {
-        let (text, known) = match &tried.characters {
-            Some(table) if is_bytewise => {
-                if beyond.iter().any(|&at| table[at] == NO_CHARACTER) {
-                    continue;
-                }
-                let is_same = |text: &Text<'_>| match text {
-                    Text::Bytewise(other) => beyond.iter().all(|&at| other[at] == table[at]),
-                    Text::Decoded(other, _) => {
-                        name.iter().map(|&byte| character(table, byte)).eq(other.chars())
-                    }
-                };
-                (Ok(table), texts.iter().position(|(_, text)| is_same(text)))
-            }
-            _ => {
-                let Some(text) = tried.encoding.read_name(name) else { continue };
-                let is_same = |other: &Text<'_>| match other {
-                    Text::Bytewise(table) => name.iter().map(|&byte| character(table, byte)).eq(text.chars()),
-                    Text::Decoded(other, _) => *other == text,
-                };
-                let known = texts.iter().position(|(_, other)| is_same(other));
-                (Err(text), known)
-            }
-        };
-        encodings.push((number, known.unwrap_or(texts.len())));
-        if known.is_none() {
-            let text = match text {
-                Ok(table) => Text::Bytewise(table),
-                Err(text) => {
-                    let prepared = Prepared::for_text(&text);
-                    Text::Decoded(text, prepared)
-                }
-            };
-            texts.push((number, text));
-        }
-    }
-    let mut bytewise = Prepared::for_bytes(name);
-    let mut with = |text: &mut Text<'_>, compare: &mut dyn FnMut(&mut Prepared)| match text {
-        Text::Bytewise(table) => {
-            bytewise.set_beyond(|at| character(table, name[at]));
-            compare(&mut bytewise);
-        }
-        Text::Decoded(_, prepared) => compare(prepared),
-    };
-    let mut order = Vec::with_capacity(texts.len());
-    for (at, (_, text)) in texts.iter_mut().enumerate() {
-        with(text, &mut |prepared| order.push((prepared.least(), at)));
-    }
-    // The order makes the first costs low, so that most of the others need not be computed.
-    order.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut best = f32::INFINITY;
-    let mut costs: Vec<(Language, f32)> = Vec::new();
-    // The costs of each text.
-    let mut of_text = vec![0..0; texts.len()];
-    for (least, at) in order {
-        if least * WEIGHT_OF_EVIDENCE > best + NEGLIGIBLE {
-            break;
-        }
-        let limit = |best: f32| (best + NEGLIGIBLE) / WEIGHT_OF_EVIDENCE;
-        let first = costs.len();
-        with(&mut texts[at].1, &mut |prepared| {
-            prepared.costs(least, limit(best), |language, cost| {
-                let cost = cost * WEIGHT_OF_EVIDENCE;
-                best = best.min(cost);
-                costs.push((language, cost));
-                limit(best)
-            });
-        });
-        of_text[at] = first..costs.len();
-    }
-    let mut found = Vec::new();
-    for (number, text) in encodings {
-        let plausible = costs[of_text[text].clone()].iter().filter(|(_, cost)| *cost <= best + NEGLIGIBLE);
-        found.extend(plausible.map(|&(language, cost)| Candidate {
-            pair: Pair::new(number, language),
-            text: text as u16,
-            likelihood: (best - cost).exp(),
-            probability: 0.0,
-        }));
-    }
-    Readings { texts: texts.iter().map(|&(number, _)| number).collect(), candidates: found }
-}
-
 /// The pairs in which any name of the sample can be, and how common each is before any name is read.
 fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCounts) -> (Vec<Pair>, Weights) {
     let mut weights = Weights::filled(0.0);
     let mut pairs = Vec::new();
-    for Candidate { pair, .. } in sample.flat_map(|readings| &readings.candidates) {
+    for pair in sample.flat_map(|readings| &readings.candidates).map(|candidate| &candidate.pair) {
         if weights.of(*pair) == 0.0 {
-            *weights.of_mut(*pair) = tried_encodings()[usize::from(pair.encoding())].weight;
+            *weights.of_mut(*pair) = weight_of(pair.explanation());
             pairs.push(*pair);
         }
     }
@@ -473,34 +352,4 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
         *weights.of_mut(pair) = (weights.of(pair) / all + weight * known) / (1.0 + weight);
     }
     (pairs, weights)
-}
-
-/// An encoding that a guess tries.
-struct TriedEncoding {
-    encoding: Encoding,
-    /// How common names in it are compared to the others.
-    weight: f32,
-    /// The characters of the bytes 80..FF, if each byte is a character, and [`NO_CHARACTER`] for bytes that cannot be read.
-    characters: Option<Box<[char; 128]>>,
-}
-
-/// In a table of the characters beyond ASCII.
-const NO_CHARACTER: char = '\0';
-
-impl TriedEncoding {
-    fn new(label: &str, weight: f32) -> Self {
-        let encoding: Encoding = label.parse().expect("a label");
-        let character = |at: usize| {
-            let text = encoding.read(&[0x80 + at as u8]);
-            text.and_then(|text| text.chars().next()).unwrap_or(NO_CHARACTER)
-        };
-        let characters = encoding.is_bytewise().then(|| Box::new(std::array::from_fn(character)));
-        Self { encoding, weight, characters }
-    }
-}
-
-fn tried_encodings() -> &'static [TriedEncoding] {
-    static TRIED_ENCODINGS: LazyLock<Vec<TriedEncoding>> =
-        LazyLock::new(|| TRIED.iter().map(|(label, weight)| TriedEncoding::new(label, *weight)).collect());
-    &TRIED_ENCODINGS
 }

@@ -18,6 +18,9 @@ pub(super) type Language = u8;
 
 /// A letter that the language does not have, or a letter of another script.
 const FOREIGN: f32 = 13.0;
+/// A letter that many languages with Latin letters have in words from others.
+const BORROWED: f32 = 10.0;
+const BORROWED_LETTERS: [char; 7] = ['à', 'â', 'é', 'è', 'ê', 'ç', 'ñ'];
 /// An ASCII letter in a language with another script.
 const ASCII: f32 = 3.3;
 /// A word in which ASCII letters touch those of another alphabet.
@@ -99,6 +102,7 @@ impl Alphabet {
             None => Some(0),
         };
         match (number(before), number(here)) {
+            (_, None) if here.is_some_and(|letter| self.script == 0 && MODEL.is_borrowed(letter)) => BORROWED,
             (_, None) => FOREIGN,
             // After a foreign letter any letter is as good as at the start of a word.
             (before, Some(here)) => f32::from(self.costs[before.unwrap_or(0) * self.side + here]) / 16.0,
@@ -133,6 +137,8 @@ struct Model {
     /// The characters of the table.
     characters: Vec<Unit>,
     alphabets: Vec<Alphabet>,
+    /// The numbers of [`BORROWED_LETTERS`] among Latin letters.
+    borrowed: Vec<u16>,
     /// By language: the costs of frequent characters.
     ideographic: Vec<HashMap<char, f32>>,
 }
@@ -186,9 +192,15 @@ impl Model {
             };
             Unit::new(c, letter)
         };
+        let borrowed =
+            BORROWED_LETTERS.iter().filter_map(|c| letters.get(c)).map(|&(_, letter)| letter).collect();
         let below = char::from_u32(TABLE as u32).expect("a code point");
         let characters = ('\0'..below).map(character).collect();
-        Self { characters, alphabets, ideographic }
+        Self { characters, alphabets, borrowed, ideographic }
+    }
+
+    fn is_borrowed(&self, letter: u16) -> bool {
+        self.borrowed.contains(&letter)
     }
 
     fn unit(&self, character: char) -> Unit {
@@ -257,6 +269,18 @@ impl Unit {
     }
 }
 
+/// The cost of `text` in the language that it fits best.
+pub(crate) fn cost(text: &str) -> f32 {
+    let mut prepared = Prepared::for_text(text);
+    let (least, mut best) = (prepared.least(), f32::INFINITY);
+    prepared.costs(least, f32::INFINITY, |_, cost| {
+        best = best.min(cost);
+        best
+    });
+    // A text in a script that no language of the model has.
+    if best.is_finite() { best } else { least }
+}
+
 /// A text, prepared for the comparison.
 ///
 /// The cost of a text is a sum over its steps, from each character to the next one. Where only the characters beyond ASCII
@@ -301,7 +325,21 @@ impl Prepared {
     pub(super) fn least(&self) -> f32 {
         let symbols: f32 = self.beyond.iter().map(|&at| symbol(&self.units, at)).sum();
         let words = self.units.split(|unit| unit.kind == Kind::None);
-        symbols + words.map(odd_case).sum::<f32>()
+        symbols + self.lonely() + words.map(odd_case).sum::<f32>()
+    }
+
+    /// The cost of a letter of another alphabet than the Latin one that stands alone, in a text without a word in that alphabet.
+    fn lonely(&self) -> f32 {
+        const LONELY: f32 = 6.0;
+        const WORD: usize = 3;
+        let is_other = |unit: &Unit| matches!(unit.kind, Kind::Letter(script) if script > 0);
+        if self.beyond.len() >= 2 * WORD || self.units.iter().filter(|unit| is_other(unit)).count() >= WORD {
+            return 0.0;
+        }
+        let is_letter = |at: usize| self.units.get(at).is_some_and(|unit| unit.kind != Kind::None);
+        let stands_alone = |at: usize| !is_letter(at + 1) && !at.checked_sub(1).is_some_and(is_letter);
+        let lonely = self.beyond.iter().filter(|&&at| is_other(&self.units[at]) && stands_alone(at));
+        LONELY * lonely.count() as f32
     }
 
     /// Calls `take` with the cost of the text in each language that has its scripts, unless it is above a limit. `take` returns the
@@ -404,6 +442,9 @@ fn symbol(units: &[Unit], at: usize) -> f32 {
     let in_word = at > 0 && is_letter(at - 1) && is_letter(at + 1);
     match unit.character {
         '’' | '·' => 8.0,
+        // In several encodings of East Asia, two bytes of which one is a letter.
+        '“' | '”' | '‘' | '„' | '‚' | '«' | '»' | '…' | '№' if in_word => 16.0,
+        '\u{3000}'..='\u{303F}' | '\u{FF01}'..='\u{FF65}' if in_word => 14.0,
         // Nobody writes it: ISO 8859-15 has the euro sign in its place.
         '¤' => 16.0,
         '–' | '—' | '“' | '”' | '‘' | '„' | '…' | '«' | '»' | '•' | '€' | '°' | '№' | '™' | '©' | '®'
@@ -414,7 +455,7 @@ fn symbol(units: &[Unit], at: usize) -> f32 {
                 8.0
             }
         }
-        '\u{A0}' | '\u{AD}' => 9.0,
+        '\u{A0}' | '\u{AD}' => 11.0,
         '\u{3000}'..='\u{303F}' | '\u{FF01}'..='\u{FF65}' => 8.0,
         // Lines and blocks.
         '\u{2500}'..='\u{259F}' => 14.0,

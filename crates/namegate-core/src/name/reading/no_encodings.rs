@@ -32,6 +32,14 @@ impl Encoding {
     pub(super) fn decode(self, _: &[u8]) -> Option<Cow<'_, str>> {
         match self.0 {}
     }
+
+    pub(crate) fn character(self, _: u8) -> Option<char> {
+        match self.0 {}
+    }
+
+    pub(crate) fn write(self, _: &str) -> Option<Vec<u8>> {
+        match self.0 {}
+    }
 }
 
 impl FromStr for Encoding {

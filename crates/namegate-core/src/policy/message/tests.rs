@@ -118,7 +118,7 @@ fn each_message_explains_the_violation_in_a_few_words() {
         (b"a.", &["trailing-dot: the name ends with `.`"]),
         ("e\u{301}".as_bytes(), &["not-in-form: U+0065 U+0301 would be U+00E9 in NFC"]),
         ("p\u{430}y".as_bytes(), &["mixed-script: the word `p\u{430}y` mixes scripts"]),
-        ("caf\u{C3}\u{A9}".as_bytes(), &["mojibake: `Ã©` is probably `é`, encoded twice"]),
+        ("caf\u{C3}\u{A9}".as_bytes(), &["mojibake: probably `café`: UTF-8 read as windows-1252"]),
         (
             b"GIT~1",
             &[

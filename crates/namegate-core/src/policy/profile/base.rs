@@ -28,6 +28,7 @@ pub static STRICT: Profile = Profile {
             Test::Plain(Noncharacter),
             "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ",
         ),
+        ProfileRule::warn(Test::Plain(Mojibake), "RFC 3629, section 1: other text is rarely valid UTF-8"),
         // What a person who lists the names does not see. Such names are in honest use, so nothing refuses them by default.
         ProfileRule::warn(Test::Plain(BidiControl), BIDI),
         ProfileRule::warn(Test::Plain(DefaultIgnorable), IGNORABLE),

@@ -312,8 +312,11 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
     let cases: &[(&[u8], Option<&str>, &str, Confidence)] = &[
         (b"\xED\xA0\xBD\xED\xB8\x80.txt", None, "\u{1F600}.txt", Certain),
         (b"\xED\xA0\xBD\xED\xB8\x80.txt", Some("koi8-r"), "\u{1F600}.txt", Certain),
-        (b"\xC1\xA1bc", None, "abc", Likely),
-        (b"\xC1\xA1bc", Some("latin1"), "abc", Likely),
+        // Overlong forms of ASCII: never `abc`, `x;rm` and `-rf`.
+        (b"\xC1\xA1bc", None, "\u{201B}C1\u{201B}A1bc", Guess),
+        (b"\xC1\xA1bc", Some("latin1"), "\u{201B}C1\u{201B}A1bc", Guess),
+        (b"x\xC0\xBBrm", None, "x\u{201B}C0\u{201B}BBrm", Guess),
+        (b"\xC0\xADrf", None, "\u{201B}C0\u{201B}ADrf", Guess),
         // The same bytes are a syllable to a Korean.
         (b"\xC1\xB6.txt", Some("euc-kr"), "조.txt", Likely),
         (b"caf\xE9", None, "café", Guess),
@@ -327,6 +330,20 @@ fn bytes_are_read_by_structure_by_the_encoding_or_escaped() {
         (b"\xC0\xAE", None, "\u{201B}C0\u{201B}AE", Guess),
         (b"x\xC0\x80", None, "x\u{201B}C0\u{201B}80", Guess),
         (b"\xC3\xA9\xE9", None, "éé", Guess),
+        // Python's surrogateescape of two encodings, and a lone surrogate of another block.
+        (b"\xED\xB3\x90\xED\xB2\xBF", None, "п", Likely),
+        (b"caf\xED\xB3\xA9", None, "café", Guess),
+        (
+            b"x\xED\xB3\x80\xED\xB2\xBBrm",
+            None,
+            "x\u{201B}ED\u{201B}B3\u{201B}80\u{201B}ED\u{201B}B2\u{201B}BBrm",
+            Guess,
+        ),
+        // wget before 1.19.
+        (b"\xE8\xAF%98\xE6\xA3%8B", None, "诘棋", Likely),
+        // Cut inside a character.
+        (b"f\xC3\xA5r p\xC3\xA5 r\xC3.ts", None, "får på r.ts", Likely),
+        (b"p\xC3.ts", None, "p.ts", Guess),
     ];
     for &(name, label, expected, confidence) in cases {
         let encoding = label.map(|label| label.parse().unwrap());
@@ -530,11 +547,21 @@ fn a_suggestion_says_what_bytes_that_are_not_utf8_were_taken_for() {
     {
         let decoded = decoded.unwrap();
         assert!(decoded.to_string().starts_with(expected), "{decoded}");
-        assert_eq!(decoded.how.name().parse(), Ok(decoded.how));
+        assert_eq!(decoded.explanation.to_string().parse(), Ok(decoded.explanation));
     }
-    assert_eq!(decoded[3].map(|decoded| decoded.how), Some(DecodingMethod::Structure));
+    assert_eq!(decoded[3].map(|decoded| decoded.explanation.contents), Some(Contents::SurrogatePairs));
     assert_eq!(decoded[4], None);
-    for how in ["structure", "escape", "ISO-8859-15", "IBM866", "Shift_JIS", "GBK", "macintosh"] {
-        assert_eq!(how.parse::<DecodingMethod>().unwrap().name(), how);
+    for explanation in [
+        "CESU-8",
+        "escape",
+        "cut UTF-8",
+        "half-escaped UTF-8",
+        "half-escaped cut UTF-8",
+        "UTF-8 with lost bytes",
+        "UTF-8 and ISO-8859-15",
+        "surrogate-escaped IBM866",
+        "Shift_JIS",
+    ] {
+        assert_eq!(explanation.parse::<Explanation>().unwrap().to_string(), explanation);
     }
 }

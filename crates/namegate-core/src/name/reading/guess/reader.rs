@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Choice, EncodingGuess, NameReading, readings};
+use super::super::{Contents, Explanation, Kept, Wrapping};
+use super::readings::readings;
+use super::{Choice, EncodingGuess, NameReading};
+use crate::name::escape::escape;
 
 /// Reads the names of a guess. Names that differ in numbers only are compared with the encodings and languages once.
 #[derive(Debug)]
@@ -23,21 +26,39 @@ impl<'g> GuessReader<'g> {
     /// As [`EncodingGuess::read`].
     pub fn read(&mut self, name: &[u8]) -> Option<NameReading> {
         let Self { guess, choices } = self;
-        let key = without_numbers(name);
+        let (wrapping, bytes) = Wrapping::find(name);
+        let key = without_numbers(&bytes);
         if choices.len() >= MOST_CHOICES && !choices.contains_key(&key) {
             choices.clear();
         }
         let choice = choices.entry(key).or_insert_with_key(|key| match guess.sample.get(key) {
             Some(sampled) => guess.choose(&sampled.readings),
             None => {
-                let mut readings = readings(name);
+                let mut readings = readings(&bytes);
                 readings.weigh(&mut Vec::new(), |pair, _| guess.shares.of(pair), |_, _, _| ());
                 guess.choose(&readings)
             }
         });
-        let Choice { encoding, is_likely, others } = choice.as_ref()?;
-        let text = encoding.read_name(name)?;
-        Some(NameReading { encoding: *encoding, text, is_likely: *is_likely, others: others.clone() })
+        let Choice { contents, is_likely, others } = choice.as_ref()?;
+        let mut is_likely = *is_likely;
+        let (contents, text) = match contents {
+            Contents::Legacy(encoding) => {
+                let (text, kept) = encoding.read_parts(&bytes)?;
+                // Where a part ends is not sure if some of it is UTF-8 by chance.
+                is_likely &= kept != Kept::SomeParts;
+                let whole = kept == Kept::Nothing;
+                (if whole { Contents::Legacy(*encoding) } else { Contents::MixedUtf8(*encoding) }, text)
+            }
+            // The name itself is escaped, not what it stands for.
+            Contents::Unexplained => (Contents::Unexplained, escape(name).into_owned()),
+            contents => (*contents, Explanation::new(*contents).read(&bytes)?),
+        };
+        let explained = |contents: Contents| match contents {
+            Contents::Unexplained => Explanation::UNEXPLAINED,
+            contents => Explanation { wrapping, contents },
+        };
+        let others = others.iter().copied().map(explained).collect();
+        Some(NameReading { explanation: explained(contents), text, is_likely, others })
     }
 }
 

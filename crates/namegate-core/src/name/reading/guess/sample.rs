@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::without_numbers;
+use super::{needs_guess, without_numbers};
 use crate::name::arena::Arena;
 use crate::name::escape::stable_hash;
-use crate::name::reading::has_stray_bytes;
 
 /// The names of a directory that need an encoding: all of them, or some that do not depend on their order.
 ///
@@ -32,7 +31,7 @@ const MOST_HELD: usize = 4096;
 impl EncodingSample {
     /// Adds a name, if it needs an encoding and is not held already.
     pub fn add(&mut self, name: &[u8]) {
-        if !has_stray_bytes(name) {
+        if needs_guess(name).is_none() {
             return;
         }
         let hash = stable_hash(name);

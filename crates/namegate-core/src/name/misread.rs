@@ -1,0 +1,303 @@
+//! Names that are UTF-8, but were read in a wrong encoding: `café` as `cafÃ©`, `Übersicht` as `├£bersicht`, `雨中` as `╙ъ╓╨`.
+//!
+//! Unpacking an archive with the wrong code page leaves such names, and copying names between systems that disagree. Two questions are
+//! asked. Was the name UTF-8, read in one of a dozen encodings? That is exact: RFC 3629, section 1, says that other text is rarely valid
+//! UTF-8. Or was it text in another encoding? That can only be guessed. In both cases the text must be likelier in some language than
+//! the name as it is, by the model of [`crate::name::reading`].
+//!
+//! Sources: RFC 3629 for the sequences; the WHATWG Encoding Standard and the OEM code pages for the encodings.
+
+mod tables;
+
+use std::fmt;
+
+use self::tables::candidates;
+use super::Span;
+use super::reading::{self, Encoding};
+use super::scalar::{self, Class};
+
+/// An encoding in which bytes were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outer {
+    /// By its number among those that read byte by byte.
+    Bytewise(usize),
+    /// By its number among those in which a character has two bytes.
+    Wide(usize),
+}
+
+/// How a name became what it is: its bytes were in one encoding and were read in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reread {
+    /// The encoding in which the bytes were read.
+    pub read_as: Encoding,
+    /// The encoding in which they were; `None` is UTF-8.
+    pub written_in: Option<Encoding>,
+}
+
+impl Reread {
+    /// Reads `name` again: its characters are encoded as they were read, and the bytes are decoded as they were written. `None` if the
+    /// name is ASCII or was not read so.
+    ///
+    /// ```
+    /// use namegate_core::name::misread::Reread;
+    /// let pair = Reread { read_as: "cp866".parse().unwrap(), written_in: "gbk".parse().ok() };
+    /// assert_eq!(pair.text("╙ъ╓╨").as_deref(), Some("雨中"));
+    /// assert_eq!(pair.text("plain"), None);
+    /// ```
+    pub fn text(self, name: &str) -> Option<String> {
+        if name.is_ascii() {
+            return None;
+        }
+        let bytes = tables::bytes_of(name, self.read_as)?;
+        match self.written_in {
+            None => String::from_utf8(bytes).ok(),
+            Some(encoding) => encoding.read(&bytes),
+        }
+    }
+}
+
+impl fmt::Display for Reread {
+    /// `UTF-8 read as cp437`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.written_in {
+            None => write!(f, "UTF-8 read as {}", self.read_as),
+            Some(encoding) => write!(f, "{encoding} read as {}", self.read_as),
+        }
+    }
+}
+
+/// What a name was before it was read in a wrong encoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misread {
+    /// The text.
+    pub text: String,
+    /// How it became the name, the last step first.
+    pub steps: Vec<Reread>,
+    /// Whether the text is right in all but few cases.
+    pub is_sure: bool,
+}
+
+/// How often a name can have been read wrongly.
+const MOST_STEPS: usize = 4;
+
+/// Finds the first run of code points beyond ASCII of a name that was read in a wrong encoding; `None` for another name.
+///
+/// ```
+/// use namegate_core::name::{Span, misread::find};
+/// assert_eq!(find("cafÃ©.txt"), Some(Span::new(3, 7)));
+/// assert_eq!(find("NÃO"), None);
+/// assert_eq!(find("CAFÉ™"), None);
+/// ```
+pub fn find(name: &str) -> Option<Span> {
+    if name.is_ascii() || !is_suspicious(name) {
+        return None;
+    }
+    let _ = last_step(name)?;
+    let start = name.bytes().position(|byte| !byte.is_ascii())?;
+    let len = name[start..].bytes().take_while(|byte| !byte.is_ascii()).count();
+    Some(Span::new(start, start + len))
+}
+
+/// Finds what a name was before it was read in a wrong encoding, once or several times; `None` for another name.
+///
+/// ```
+/// use namegate_core::name::misread::undo;
+/// let misread = undo("├£bersicht.pdf").unwrap();
+/// assert_eq!((&*misread.text, misread.is_sure), ("Übersicht.pdf", true));
+/// assert_eq!(misread.steps[0].to_string(), "UTF-8 read as cp437");
+/// assert_eq!(undo("café"), None);
+/// ```
+pub fn undo(name: &str) -> Option<Misread> {
+    let mut misread: Option<Misread> = None;
+    for _ in 0..MOST_STEPS {
+        let text = misread.as_ref().map_or(name, |misread| &misread.text);
+        if !is_suspicious(text) {
+            break;
+        }
+        let Some(Step { text, reread, is_sure, .. }) = last_step(text) else { break };
+        match &mut misread {
+            // What is under a guess is a guess.
+            Some(misread) => {
+                misread.steps.push(reread);
+                misread.is_sure &= is_sure;
+                misread.text = text;
+            }
+            None => misread = Some(Misread { text, steps: vec![reread], is_sure }),
+        }
+    }
+    misread
+}
+
+/// Whether `name` may have been read in a wrong encoding; `false` is certain, and fast.
+pub(crate) fn is_suspicious(name: &str) -> bool {
+    !name.is_ascii() && (!candidates(name).is_empty() || looks_legacy(name))
+}
+
+/// What a text must cost less than the name, as a logarithm: by how many bits of evidence it has that it was UTF-8.
+const GAIN_OF_LITTLE: f32 = 1.0;
+const GAIN_OF_SOME: f32 = 4.0;
+const GAIN_OF_MUCH: f32 = -6.0;
+/// The same, to be sure.
+const SURE_OF_LITTLE: f32 = 10.0;
+const SURE_OF_SOME: f32 = 9.0;
+const SURE_OF_MUCH: f32 = -6.0;
+/// So many bits are some evidence, and much.
+const SOME: usize = 2;
+const MUCH: usize = 8;
+/// What a text in another encoding must cost less.
+const GAIN_OF_LEGACY: f32 = 10.0;
+
+/// A step that made a name what it is.
+struct Step {
+    /// The text before it.
+    text: String,
+    reread: Reread,
+    is_sure: bool,
+    /// What the text costs.
+    cost: f32,
+}
+
+/// The last step that made `name` what it is.
+fn last_step(name: &str) -> Option<Step> {
+    let own = reading::cost(name);
+    let best = |steps: &mut dyn Iterator<Item = Step>| steps.min_by(|a, b| a.cost.total_cmp(&b.cost));
+    let utf8 = best(&mut candidates(name).into_iter().filter_map(|outer| utf8_step(name, own, outer)));
+    utf8.or_else(|| {
+        let outers = Outer::WESTERN.into_iter().filter(|_| looks_legacy(name));
+        best(&mut outers.filter_map(|outer| legacy_step(name, own, outer)))
+    })
+}
+
+/// The step from UTF-8, read as `outer`, to `name`, which costs `own`.
+fn utf8_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
+    let text = String::from_utf8(outer.bytes(name)?).ok()?;
+    if !text.chars().all(is_plausible) || !is_convincing(name, &text, outer) {
+        return None;
+    }
+    let cost = reading::cost(&text);
+    let (gain, sure) = match reading::utf8_evidence(&text) {
+        MUCH.. => (GAIN_OF_MUCH, SURE_OF_MUCH),
+        SOME.. => (GAIN_OF_SOME, SURE_OF_SOME),
+        _ => (GAIN_OF_LITTLE, SURE_OF_LITTLE),
+    };
+    let reread = Reread { read_as: outer.encoding()?, written_in: None };
+    (own - cost >= gain).then_some(Step { text, reread, is_sure: own - cost >= sure, cost })
+}
+
+/// The step from text in another encoding, read as `outer`, to `name`, which costs `own`. It is never sure: only other names could tell
+/// which encoding it was.
+fn legacy_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
+    let bytes = outer.bytes(name).filter(|bytes| std::str::from_utf8(bytes).is_err())?;
+    let read_as = outer.encoding()?;
+    let (encoding, text) = reading::likeliest_encoding(&bytes)?;
+    let cost = reading::cost(&text);
+    let reread = Reread { read_as, written_in: Some(encoding) };
+    let is_found = encoding != read_as && own - cost >= GAIN_OF_LEGACY;
+    is_found.then_some(Step { text, reread, is_sure: false, cost })
+}
+
+/// Whether a name may contain `c`.
+fn is_plausible(c: char) -> bool {
+    !matches!(
+        scalar::class(c),
+        Some(Class::C1Control | Class::Unassigned | Class::Noncharacter | Class::PrivateUse)
+    )
+}
+
+/// Whether the characters of `name` that give `text` are hard to explain otherwise. In the encodings of Western systems they often are
+/// not: after a capital `Ã`, a quotation mark gives `Ô` by chance.
+fn is_convincing(name: &str, text: &str, outer: Outer) -> bool {
+    let (mut read, mut written) = (name.chars().peekable(), text.chars().peekable());
+    let (mut before, mut is_convincing) = (None, false);
+    while let Some(first) = written.next() {
+        if first.is_ascii() {
+            before = read.next();
+            continue;
+        }
+        let is_beyond = |c: &char| !c.is_ascii();
+        let more = std::iter::from_fn(|| written.next_if(is_beyond)).count();
+        let run: Vec<char> = std::iter::from_fn(|| read.next_if(is_beyond)).collect();
+        let run = Run { before, read: &run, first, count: 1 + more, after: read.peek().copied() };
+        is_convincing |= if outer.is_western() { run.is_no_western_chance() } else { run.is_no_chance() };
+        before = run.read.last().copied();
+    }
+    is_convincing
+}
+
+/// Characters beyond ASCII beside each other.
+struct Run<'r> {
+    before: Option<char>,
+    /// As they are in the name.
+    read: &'r [char],
+    /// The first one of the text.
+    first: char,
+    /// How many there are in the text.
+    count: usize,
+    after: Option<char>,
+}
+
+impl Run<'_> {
+    fn is_no_chance(&self) -> bool {
+        let is_glued = self.before.is_some_and(|c| c.is_ascii_alphabetic());
+        // Signs after a word have the same bytes in several encodings.
+        let len = self.first.len_utf8();
+        self.count > 1 || len > 3 || len == 3 && !is_glued || is_western(self.first)
+    }
+
+    fn is_no_western_chance(&self) -> bool {
+        let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
+        let is_glued = is_letter(self.before) || is_letter(self.after);
+        let after_capital = self.before.is_some_and(|c| c.is_ascii_uppercase());
+        let joins = matches!(self.read.last(), Some('–' | '—' | '\u{A0}' | '·' | '’'));
+        match self.first.len_utf8() {
+            _ if self.count > 1 => true,
+            2 if after_capital && joins => false,
+            2 if after_capital && is_letter(self.after) => is_western(self.first),
+            2 if after_capital => self.first <= '\u{FF}' && self.first.is_uppercase(),
+            2 => is_western(self.first),
+            3 => is_western(self.first) || !is_glued,
+            _ => true,
+        }
+    }
+}
+
+/// Whether `c` is a letter or a sign that Western text has.
+fn is_western(c: char) -> bool {
+    matches!(scalar::script_name(c), "Latin" | "Common" | "Inherited")
+}
+
+/// Whether `name` looks as other text does that was read in an encoding of Western or Russian systems: letters with accents side by
+/// side, controls, signs of mathematics among letters, or lines that draw nothing.
+fn looks_legacy(name: &str) -> bool {
+    const RUN: usize = 4;
+    const SIGNS: usize = 2;
+    // With fewer kinds of lines a person draws a box.
+    const LINES: usize = 4;
+    let (mut run, mut signs, mut lines, mut previous) = (0, 0, Vec::new(), None);
+    for c in name.chars() {
+        let touches_letter =
+            previous.is_some_and(|before: char| !before.is_ascii() && before.is_alphabetic());
+        match c {
+            '\u{80}'..='\u{9F}' => return true,
+            '\u{2500}'..='\u{257F}' if touches_letter => return true,
+            '\u{2500}'..='\u{257F}' if !lines.contains(&c) => lines.push(c),
+            '‚' | 'ƒ' => signs += 1,
+            '≈' | '≡' | '≤' | '≥' | '±' | '÷' | '⌠' | '⌡' | '∙' | '√' | 'ⁿ' | '∞' | '∩' | '№'
+                if touches_letter =>
+            {
+                signs += 1
+            }
+            _ => {}
+        }
+        run = if matches!(c, '\u{A1}'..='\u{FF}' | '\u{152}'..='\u{192}') { run + 1 } else { 0 };
+        if run >= RUN || signs >= SIGNS || lines.len() >= LINES {
+            return true;
+        }
+        previous = Some(c);
+    }
+    false
+}
+
+#[cfg(feature = "encodings")]
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Which bytes a text was, if programs read them in an encoding.
+
+use std::sync::LazyLock;
+
+use super::Outer;
+use crate::name::reading::Encoding;
+
+/// The encodings in which programs read names wrongly, byte by byte: those of Western, Central European, Turkish, Cyrillic and Arabic
+/// Windows, DOS, Unix and Macintosh systems.
+const BYTEWISE: [&str; 11] = [
+    "windows-1252",
+    "cp437",
+    "cp850",
+    "ibm866",
+    "windows-1250",
+    "windows-1251",
+    "windows-1254",
+    "windows-1256",
+    "koi8-r",
+    "macintosh",
+    "cp852",
+];
+/// Those in which two bytes are one character.
+const WIDE: [&str; 2] = ["gbk", "shift_jis"];
+
+/// windows-1252 is the first of [`BYTEWISE`]. Read as ISO 8859-1, its bytes 80 to 9F are controls.
+pub(super) const WESTERN: usize = 0;
+
+/// The code points below this one are in the table ...
+const TABLE_END: usize = 0x2600;
+/// ... and these, which macintosh has.
+const BEYOND_TABLE: [char; 3] = ['\u{F8FF}', '\u{FB01}', '\u{FB02}'];
+
+/// What a code point was in each of [`BYTEWISE`].
+#[derive(Clone, Copy, Default)]
+struct Bytes {
+    /// The byte; 0 if there is none.
+    in_encoding: [u8; BYTEWISE.len()],
+    /// The encodings in which it is the first byte of a sequence in UTF-8, as a bit each.
+    leads: u16,
+    /// Those in which it is another byte of one.
+    follows: u16,
+}
+
+struct Tables {
+    encodings: Vec<Encoding>,
+    bytes: Vec<Bytes>,
+}
+
+impl Tables {
+    fn bytes(&self, c: char) -> Option<&Bytes> {
+        self.bytes.get(place(c)?)
+    }
+}
+
+/// Where `c` is in the table.
+fn place(c: char) -> Option<usize> {
+    if (c as usize) < TABLE_END {
+        return Some(c as usize);
+    }
+    BEYOND_TABLE.iter().position(|&other| other == c).map(|at| TABLE_END + at)
+}
+
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    let encodings: Vec<Encoding> = BYTEWISE.iter().filter_map(|label| label.parse().ok()).collect();
+    let mut bytes = vec![Bytes::default(); TABLE_END + BEYOND_TABLE.len()];
+    for (number, encoding) in encodings.iter().enumerate() {
+        let mut set = |c: char, byte: u8| {
+            if let Some(of) = place(c).map(|at| &mut bytes[at]) {
+                of.in_encoding[number] = byte;
+                of.leads |= u16::from(matches!(byte, 0xC2..=0xF4)) << number;
+                of.follows |= u16::from(matches!(byte, 0x80..=0xBF)) << number;
+            }
+        };
+        for byte in 0x80..=0xFF {
+            if number == WESTERN {
+                set(char::from(byte), byte);
+            }
+            if let Some(c) = encoding.character(byte) {
+                set(c, byte);
+            }
+        }
+    }
+    Tables { encodings, bytes }
+});
+
+/// By code point of the basic plane: the encodings of [`WIDE`] in which it was the first two bytes of a character of three bytes in
+/// UTF-8, as a bit each.
+static WIDE_STARTS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut starts = vec![0; 0x1_0000];
+    for (number, label) in WIDE.iter().enumerate() {
+        let Ok(encoding) = label.parse::<Encoding>() else { continue };
+        for lead in 0xC2..=0xEF {
+            for next in 0x80..=0xBF {
+                let text = encoding.read(&[lead, next]);
+                if let Some(first) = text.and_then(|text| text.chars().next())
+                    && let Some(start) = starts.get_mut(first as usize)
+                {
+                    *start |= 1 << number;
+                }
+            }
+        }
+    }
+    starts
+});
+
+/// The encodings in which `name` may be UTF-8 that was read wrongly: those in which two code points beside each other were bytes of
+/// one character. Most names have none, and that is fast.
+pub(super) fn candidates(name: &str) -> Vec<Outer> {
+    let tables = &*TABLES;
+    let (mut previous, mut found, mut first) = (0, 0, None);
+    for c in name.chars() {
+        if c.is_ascii() {
+            previous = 0;
+            continue;
+        }
+        first.get_or_insert(c);
+        match tables.bytes(c) {
+            Some(bytes) => {
+                found |= previous & bytes.follows;
+                previous = bytes.leads;
+            }
+            None => previous = 0,
+        }
+    }
+    let bytewise = (0..tables.encodings.len()).filter(|&number| found & 1 << number != 0);
+    let wide = first.filter(|&c| c >= '\u{2E80}').and_then(|c| WIDE_STARTS.get(c as usize)).copied();
+    let wide = (0..WIDE.len()).filter(|&number| wide.unwrap_or_default() & 1 << number != 0);
+    bytewise.map(Outer::Bytewise).chain(wide.map(Outer::Wide)).collect()
+}
+
+/// The bytes of `text` in `encoding`; `None` if it is not a text in it.
+pub(super) fn bytes_of(text: &str, encoding: Encoding) -> Option<Vec<u8>> {
+    match TABLES.encodings.iter().position(|&other| other == encoding) {
+        Some(number) => Outer::Bytewise(number).bytes(text),
+        None => encoding.write(text),
+    }
+}
+
+impl Outer {
+    /// All in which bytes that are not UTF-8 are looked for.
+    pub(super) const WESTERN: [Self; 4] =
+        [Self::Bytewise(WESTERN), Self::Bytewise(1), Self::Bytewise(2), Self::Bytewise(3)];
+
+    /// Whether it is an encoding of Windows with Latin letters: the signs that people write after words have the same bytes in each.
+    pub(super) fn is_western(self) -> bool {
+        const CENTRAL_EUROPEAN: usize = 4;
+        const TURKISH: usize = 6;
+        matches!(self, Self::Bytewise(WESTERN | CENTRAL_EUROPEAN | TURKISH))
+    }
+
+    /// The encoding.
+    pub(super) fn encoding(self) -> Option<Encoding> {
+        match self {
+            Self::Bytewise(number) => TABLES.encodings.get(number).copied(),
+            Self::Wide(number) => WIDE[number].parse().ok(),
+        }
+    }
+
+    /// The bytes of `text` in the encoding; `None` if it is not a text in it.
+    pub(super) fn bytes(self, text: &str) -> Option<Vec<u8>> {
+        let Self::Bytewise(number) = self else { return self.encoding()?.write(text) };
+        let byte = |c: char| match u8::try_from(c) {
+            Ok(byte @ 0..=0x7F) => Some(byte),
+            _ => Some(TABLES.bytes(c)?.in_encoding[number]).filter(|&byte| byte != 0),
+        };
+        text.chars().map(byte).collect()
+    }
+}
