@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
-use super::plan::{EntryKind, InodeTime};
+use super::plan::{FileKind, InodeTime};
 use crate::name::display::display;
 use crate::sys::stat::{self, Stat};
 
@@ -21,7 +21,7 @@ pub struct InodeIdentity {
     /// The inode number.
     pub ino: u64,
     /// The type.
-    pub kind: EntryKind,
+    pub kind: FileKind,
     /// The birth time, if it is known.
     pub born: Option<InodeTime>,
 }
@@ -43,8 +43,8 @@ impl InodeIdentity {
 }
 
 /// The type in a result of statx(2).
-pub fn kind(stat: &Stat) -> EntryKind {
-    EntryKind::from_mode(stat.kind).unwrap_or(EntryKind::Character)
+pub fn kind(stat: &Stat) -> FileKind {
+    FileKind::from_mode(stat.kind).unwrap_or(FileKind::Character)
 }
 
 /// Looks up `name` in `dir`; `None` if there is no such entry.

@@ -17,7 +17,7 @@ use super::history::History;
 use super::journal::{BatchDirectory, BatchEntry, JournalBatch};
 use super::listing::listed;
 use super::original_name_xattr;
-use super::plan::{EntryKind, InodeTime};
+use super::plan::{FileKind, InodeTime};
 use super::private::CurrentPrivateDir;
 use super::relink::time_spec;
 use super::roots::{OpenPlanDir, PlanRoots};
@@ -179,7 +179,7 @@ impl Executor<'_> {
         let result = group.execute(dir, run.direction, progress, changed);
         let has_new_names = result.is_ok() == (run.direction == Direction::Apply);
         for member in &group.members {
-            if member.kind == EntryKind::Directory {
+            if member.kind == FileKind::Directory {
                 match has_new_names {
                     true => self.roots.record_rename(member.id),
                     false => self.roots.forget_rename(member.id),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{EntryFailure, InodeIdentity, look_up};
 use super::listing::listed;
-use super::plan::{EntryKind, InodeTime};
+use super::plan::{FileKind, InodeTime};
 use crate::json::Hex;
 use crate::sys::rename::renameat2;
 use crate::sys::stat::{self, Stat};
@@ -34,7 +34,7 @@ pub struct GroupMember {
     /// The inode number.
     pub inode: u64,
     /// The type.
-    pub kind: EntryKind,
+    pub kind: FileKind,
     /// The change time before the rename, in journals of version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ctime: Option<InodeTime>,

@@ -13,7 +13,7 @@ use super::entry::{kind, look_up};
 use super::group::RenameGroup;
 use super::journal::{BatchDirectory, BatchEntry, JournalContents};
 use super::new_names::{NewNames, push_new_name};
-use super::plan::EntryKind;
+use super::plan::FileKind;
 use super::plan::id_set::IdSet;
 use super::records::RecordSorter;
 use super::roots::{OpenPlanDir, PlanRoots};
@@ -41,7 +41,7 @@ impl History {
                 match entry {
                     BatchEntry::Rename(group) => {
                         for member in group.members {
-                            if member.kind == EntryKind::Directory {
+                            if member.kind == FileKind::Directory {
                                 push_new_name(&mut names, path, &member.old, member.id, &member.new)?;
                                 ids.insert(member.id);
                             }
@@ -81,7 +81,7 @@ impl History {
             return current;
         }
         for (at, member) in group.members.iter().enumerate() {
-            let targets = (member.kind == EntryKind::Symlink)
+            let targets = (member.kind == FileKind::Symlink)
                 .then(|| self.relinked.get(&(directory.path.0.clone(), member.new.0.clone())))
                 .flatten();
             let Some(targets) = targets else { continue };
@@ -91,7 +91,7 @@ impl History {
                 let target = readlinkat(dir, OsStr::from_bytes(name));
                 let is_known =
                     target.is_ok_and(|target| targets.iter().any(|known| known == target.as_bytes()));
-                if kind(&stat) == EntryKind::Symlink && is_known {
+                if kind(&stat) == FileKind::Symlink && is_known {
                     current.to_mut().members[at].set_identity(&stat);
                     break;
                 }

@@ -151,7 +151,7 @@ pub struct SeenEntry {
     /// The change time of the inode.
     pub ctime: InodeTime,
     /// The type.
-    pub kind: EntryKind,
+    pub kind: FileKind,
     /// The birth time and the content, if the file system has birth times.
     pub birth: Option<SeenBirth>,
 }
@@ -170,7 +170,7 @@ pub struct SeenBirth {
 /// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum EntryKind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -373,7 +373,7 @@ pub fn name_objection(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-impl EntryKind {
+impl FileKind {
     /// The type in `st_mode` of stat(2); `None` for a type that Linux does not have.
     pub const fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {

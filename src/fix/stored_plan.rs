@@ -15,7 +15,7 @@ use self::renames::{PayloadReader, read_rename, write_payload};
 use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
-use super::plan::{EntryKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
+use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_table::PlanTableReader;
 use super::records::{EntryRecord, RecordSorter, SortedRecords};
 use crate::policy::Confidence;
@@ -186,7 +186,7 @@ impl StoredPlan {
             if wanted.contains(&payload.id()) {
                 target_names.insert(payload.id(), payload.new_name().to_vec());
             }
-            if payload.kind() == EntryKind::Symlink {
+            if payload.kind() == FileKind::Symlink {
                 let link = (record.dir.to_vec(), record.name.to_vec());
                 if links.contains(&link) {
                     link_renames.insert(link, read_rename(record, None)?.0);
@@ -241,7 +241,7 @@ impl StoredPlan {
         let mut cursor = self.sorted.cursor()?;
         while let Some(record) = cursor.next()? {
             let payload = PayloadReader(record.payload);
-            if payload.kind() == EntryKind::Directory {
+            if payload.kind() == FileKind::Directory {
                 push_new_name(&mut names, record.dir, record.name, payload.id(), payload.new_name())?;
             }
         }

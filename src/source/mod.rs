@@ -61,6 +61,7 @@ impl Source for Vec<Box<dyn Source>> {
 
 /// An event that a source hands over.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "an event is handled at once and never kept")]
 pub enum SourceEvent<'e> {
     /// A directory, as far as it could be read.
     Directory(DirectoryBatch),

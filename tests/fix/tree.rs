@@ -13,7 +13,7 @@ use namegate::fix::apply::{ApplyOptions, ApplyTally, apply};
 use namegate::fix::entry::look_up;
 use namegate::fix::journal::{Journal, JournalHeader, VERSION};
 use namegate::fix::plan::{
-    EntryKind, InodeTime, Plan, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
+    FileKind, InodeTime, Plan, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
     TargetPart, components,
 };
 use namegate::fix::roots::PlanRoots;
@@ -125,7 +125,7 @@ pub fn plan(root: &Path, renames: &[(&[u8], &str)]) -> Plan {
         });
         let meta = fs::symlink_metadata(&full).unwrap();
         let ctime = InodeTime { seconds: meta.ctime(), nanoseconds: meta.ctime_nsec() as u32 };
-        let kind = EntryKind::from_mode(meta.mode()).unwrap();
+        let kind = FileKind::from_mode(meta.mode()).unwrap();
         let birth = meta.created().ok().map(|_| birth(&full));
         let entry = SeenEntry { inode: meta.ino(), ctime, kind, birth };
         (Arc::clone(directory), full.file_name().unwrap().as_bytes().to_vec(), entry)

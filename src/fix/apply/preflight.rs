@@ -9,7 +9,7 @@ use super::prepare::BatchPreparer;
 use crate::fix::entry::{EntryFailure, free_name, kind, look_up};
 use crate::fix::group::RenameGroup;
 use crate::fix::listing::listed;
-use crate::fix::plan::{EntryKind, InodeTime, Rename, SeenBirth, SeenEntry};
+use crate::fix::plan::{FileKind, InodeTime, Rename, SeenBirth, SeenEntry};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::Hex;
 use crate::sys::stat::Stat;
@@ -27,7 +27,7 @@ impl BatchPreparer<'_> {
         for rename in renames {
             let failure = match look_up(dir, &rename.old)? {
                 Some(stat) if self.is_planned_entry(dir, rename, &stat) => {
-                    let may_be_done = rename.entry.kind != EntryKind::Directory
+                    let may_be_done = rename.entry.kind != FileKind::Directory
                         && InodeTime::from(stat.ctime) != rename.entry.ctime;
                     let is_moved = |rename: &&Rename| self.is_moved(dir, rename, all);
                     if may_be_done && renames.iter().all(is_moved) {
@@ -71,7 +71,7 @@ impl BatchPreparer<'_> {
             Some(retarget.target(new_name) == target.as_bytes())
         };
         is_seen_inode(&rename.entry, &stat)
-            || kind(&stat) == EntryKind::Symlink && has_new_target() == Some(true)
+            || kind(&stat) == FileKind::Symlink && has_new_target() == Some(true)
     }
 
     /// Reports whether an entry has moved although there is one like it under its old name: that can be a hard link or another
@@ -107,7 +107,7 @@ impl BatchPreparer<'_> {
             let target = readlinkat(dir, OsStr::from_bytes(&rename.old)).ok()?;
             Some(retarget.old_target == target.as_bytes())
         };
-        kind(stat) == EntryKind::Symlink && find() == Some(true)
+        kind(stat) == FileKind::Symlink && find() == Some(true)
     }
 
     /// Reports whether an entry was not changed since the plan was made.
@@ -124,7 +124,7 @@ impl BatchPreparer<'_> {
             });
             birth.is_some() && birth == seen.birth
         };
-        seen.kind == EntryKind::Directory
+        seen.kind == FileKind::Directory
             || InodeTime::from(stat.ctime) == seen.ctime
             || has_same_birth()
             || self.touched.contains(&stat.ino)

@@ -18,7 +18,7 @@ use crate::fix::original_name_xattr;
 use crate::fix::plan::check::check_new_name;
 use crate::fix::plan::id_set::IdSet;
 use crate::fix::plan::order::order_names;
-use crate::fix::plan::{EntryKind, PlanDirectory, Rename};
+use crate::fix::plan::{FileKind, PlanDirectory, Rename};
 use crate::fix::roots::{OpenPlanDir, PlanRoots};
 use crate::fix::stored_plan::{DirectoryRenames, StoredPlan};
 use crate::json::{Base64, Hex};
@@ -247,7 +247,7 @@ impl<'r> BatchPreparer<'r> {
     /// Records a rename that an earlier run has made.
     fn record_earlier(&mut self, rename: &Rename) {
         self.ids.done.insert(rename.id);
-        if rename.entry.kind == EntryKind::Directory {
+        if rename.entry.kind == FileKind::Directory {
             self.roots.record_rename(rename.id);
         }
     }
@@ -292,8 +292,7 @@ impl<'r> BatchPreparer<'r> {
         let mut marked = false;
         if self.options.keep_original {
             let not_kept = match rename.entry.kind {
-                EntryKind::File | EntryKind::Directory => match original_name_xattr::is_set(dir, &rename.old)
-                {
+                FileKind::File | FileKind::Directory => match original_name_xattr::is_set(dir, &rename.old) {
                     Ok(is_set) => {
                         marked = !is_set;
                         None
@@ -304,7 +303,7 @@ impl<'r> BatchPreparer<'r> {
             };
             not_kept.into_iter().for_each(|why| *self.batch.not_kept.entry(why).or_default() += 1);
         }
-        if stat.links > 1 && stat.btime.is_none() && rename.entry.kind != EntryKind::Directory {
+        if stat.links > 1 && stat.btime.is_none() && rename.entry.kind != FileKind::Directory {
             self.touched.insert(stat.ino);
         }
         let InodeIdentity { ino: inode, kind, born } = InodeIdentity::from_stat(stat);

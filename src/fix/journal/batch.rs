@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{JournalRecord, RenderedRecords};
 use crate::fix::group::{GroupMember, RenameGroup};
-use crate::fix::plan::{EntryKind, InodeTime, name_objection};
+use crate::fix::plan::{FileKind, InodeTime, name_objection};
 use crate::fix::relink::Relink;
 use crate::json::Base64;
 
@@ -57,7 +57,7 @@ impl BatchEntry {
     /// Reports whether a path or the target of a link is another one afterwards.
     pub fn changes_paths(&self) -> bool {
         match self {
-            Self::Rename(group) => group.members.iter().any(|member| member.kind == EntryKind::Directory),
+            Self::Rename(group) => group.members.iter().any(|member| member.kind == FileKind::Directory),
             Self::Retarget(_) => true,
         }
     }

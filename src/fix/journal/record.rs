@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::BatchDirectory;
 use crate::fix::group::{GroupMember, RenameGroup};
-use crate::fix::plan::{EntryKind, InodeTime, PlanRoot};
+use crate::fix::plan::{FileKind, InodeTime, PlanRoot};
 use crate::fix::relink::Relink;
 use crate::json::{Base64, Hex};
 use crate::policy::Confidence;
@@ -127,7 +127,7 @@ const SINGLE_BEGIN: &[u8] = br#"{"rename":"#;
 
 /// The fields of a single rename: the index of the directory in the batch, the id in the plan, the inode number, the type, the birth
 /// time if it is known, the old and the new name.
-type SingleRename<N> = (usize, u64, u64, EntryKind, Option<InodeTime>, N, N);
+type SingleRename<N> = (usize, u64, u64, FileKind, Option<InodeTime>, N, N);
 
 /// The text in front of the check.
 const CHECK: &[u8] = b",\"check\":\"";
@@ -269,7 +269,7 @@ mod tests {
         let born = InodeTime { seconds: 1_700_000_000, nanoseconds: 1 };
         let (old, new) = (Hex(b"caf\xE9".to_vec()), Hex("café".as_bytes().to_vec()));
         let single =
-            |born| JournalRecord::from_single((3, 7, 42, EntryKind::File, born, old.clone(), new.clone()));
+            |born| JournalRecord::from_single((3, 7, 42, FileKind::File, born, old.clone(), new.clone()));
         for (born, text) in [(Some(born), r#""1700000000.000000001""#), (None, "null")] {
             let (record, mut line) = (single(born), Vec::new());
             let check = record.write(7, &mut line);

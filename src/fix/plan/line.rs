@@ -8,7 +8,7 @@ use std::sync::Arc;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
-use super::{Alternative, EntryKind, FileHandle, InodeTime, PlanDirectory, PlanHeader, PlanRoot};
+use super::{Alternative, FileHandle, FileKind, InodeTime, PlanDirectory, PlanHeader, PlanRoot};
 use super::{Rename, Retarget, SeenBirth, SeenEntry, Skipped, TargetPart};
 use crate::json::{Base64, Hex, to_line};
 use crate::name::display::display;
@@ -67,7 +67,7 @@ pub(super) struct RenameLine<'l> {
     pub(super) evidence: Option<Cow<'l, str>>,
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub(super) alternatives: Cow<'l, [Alternative]>,
-    kind: EntryKind,
+    kind: FileKind,
     pub(super) old_hex: Hex<Cow<'l, [u8]>>,
     inode: u64,
     ctime: InodeTime,
@@ -185,7 +185,7 @@ impl RenameLine<'_> {
 impl RetargetLine<'_> {
     /// The link; the error is a sentence about the keys.
     pub(super) fn entry(&self) -> Result<SeenEntry, String> {
-        entry!(self, EntryKind::Symlink)
+        entry!(self, FileKind::Symlink)
     }
 }
 

@@ -26,7 +26,7 @@ fn directory(path: &[u8]) -> Arc<PlanDirectory> {
     Arc::new(PlanDirectory { path: path.to_vec(), inode: u64::MAX, handle })
 }
 
-fn entry(kind: EntryKind) -> SeenEntry {
+fn entry(kind: FileKind) -> SeenEntry {
     let time = InodeTime { seconds: -1, nanoseconds: 5 };
     SeenEntry { inode: 12, ctime: time, kind, birth: Some(SeenBirth { born: time, mtime: time, size: 9 }) }
 }
@@ -37,7 +37,7 @@ pub(in crate::fix) fn rename(id: u64, dir: &[u8], old: &[u8], new: &str) -> Rena
         directory: directory(dir),
         old: old.to_vec(),
         new: new.into(),
-        entry: entry(EntryKind::File),
+        entry: entry(FileKind::File),
         reasons: vec![RuleId::Truncated, RuleId::TrailingDot],
         confidence: Confidence::Likely,
         reading: "windows-1252".into(),
@@ -50,7 +50,7 @@ pub(in crate::fix) fn retarget() -> Retarget {
     Retarget {
         directory: directory(b"/srv/caf\xE9"),
         name: b"link".to_vec(),
-        entry: entry(EntryKind::Symlink),
+        entry: entry(FileKind::Symlink),
         old_target: b"../caf\xE9//x".to_vec(),
         new_target: "../café//x".into(),
         after: vec![TargetPart { rename: 3, component: 1 }],

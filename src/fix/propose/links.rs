@@ -18,7 +18,7 @@ use nix::fcntl::readlinkat;
 
 use super::PlanDraft;
 use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry};
-use crate::fix::plan::{EntryKind, Retarget, TargetPart, components, is_within, path_in, replace_components};
+use crate::fix::plan::{FileKind, Retarget, TargetPart, components, is_within, path_in, replace_components};
 use crate::progress::Observer;
 use crate::source::Fault;
 
@@ -135,7 +135,7 @@ impl LinkSearch<'_> {
                 continue;
             }
             let entry = match opened.look_up(&name) {
-                Ok(Some(entry)) if entry.kind == EntryKind::Symlink => entry,
+                Ok(Some(entry)) if entry.kind == FileKind::Symlink => entry,
                 Ok(_) | Err(Errno::ENOENT) => continue,
                 Err(error) => return Err(error),
             };

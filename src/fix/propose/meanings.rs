@@ -11,7 +11,7 @@ use crate::fix::plan::Alternative;
 use crate::name::misread::{self, Reread};
 use crate::name::normalize::to_form;
 use crate::name::reading::{
-    Contents, EncodingCounts, EncodingGuess, EncodingSample, Explanation, has_stray_bytes, likeliest,
+    Contents, Damage, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
 };
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
@@ -99,7 +99,7 @@ enum DecodedText {
     /// The name was read in a wrong encoding.
     Misread(Vec<Reread>),
     /// With explanations that give other texts.
-    Bytes(Explanation, Vec<Explanation>),
+    Bytes(Damage, Vec<Damage>),
 }
 
 impl<'s> NameMeanings<'s> {
@@ -250,7 +250,7 @@ impl<'s> NameMeanings<'s> {
         policy: &Policy,
         name: &[u8],
         new: &str,
-        others: &[Explanation],
+        others: &[Damage],
     ) -> Vec<Alternative> {
         /// More would not help the user to choose.
         const MAX: usize = 3;

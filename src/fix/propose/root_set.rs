@@ -15,7 +15,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{Mode, fstat};
 
 use crate::fix::plan::{
-    EntryKind, FileHandle, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
+    FileHandle, FileKind, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
 };
 use crate::source::SourceEvent;
 use crate::source::scope::Exclude;
@@ -196,9 +196,9 @@ impl ReadRoot {
         let below: Vec<&[u8]> = components(path).skip(components(&self.real).count()).collect();
         let fd = beneath(root, &below, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
         let stat = fstat(&fd).ok()?;
-        match EntryKind::from_mode(stat.st_mode)? {
-            EntryKind::Directory => Some(TargetEntry::Directory),
-            EntryKind::Symlink => Some(TargetEntry::Symlink(readlinkat(&fd, "").ok()?.into_vec())),
+        match FileKind::from_mode(stat.st_mode)? {
+            FileKind::Directory => Some(TargetEntry::Directory),
+            FileKind::Symlink => Some(TargetEntry::Symlink(readlinkat(&fd, "").ok()?.into_vec())),
             _ => Some(TargetEntry::Other),
         }
     }
@@ -259,7 +259,7 @@ impl OpenedDirectory {
         if found.device != self.device {
             return Ok(None);
         }
-        let kind = EntryKind::from_mode(found.kind).ok_or(Errno::EINVAL)?;
+        let kind = FileKind::from_mode(found.kind).ok_or(Errno::EINVAL)?;
         let birth = found.btime.map(|born| SeenBirth {
             born: born.into(),
             mtime: found.mtime.into(),

@@ -9,7 +9,7 @@ use super::map::CharMap;
 use super::*;
 use crate::fix::plan::check::check_renames;
 use crate::fix::plan::order::order_names;
-use crate::fix::plan::{EntryKind, Rename, Retarget, Skipped, components, post_order};
+use crate::fix::plan::{FileKind, Rename, Retarget, Skipped, components, post_order};
 use crate::policy::config::Config;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
@@ -111,7 +111,7 @@ fn apply(draft: &PlanDraft, retargets: &[Retarget]) {
             let new = path_in(&rename.directory.path, rename.new.as_bytes());
             let meta = fs::symlink_metadata(path_of(&old)).unwrap();
             assert_eq!(meta.ino(), rename.entry.inode);
-            assert_eq!(EntryKind::from_mode(meta.mode()), Some(rename.entry.kind));
+            assert_eq!(FileKind::from_mode(meta.mode()), Some(rename.entry.kind));
             assert!(fs::symlink_metadata(path_of(&new)).is_err(), "{new:?} is there");
             fs::rename(path_of(&old), path_of(&new)).unwrap();
         }

@@ -4,21 +4,21 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::fix::plan::{EntryKind, InodeTime, PlanDirectory, Rename, SeenBirth, SeenEntry};
+use crate::fix::plan::{FileKind, InodeTime, PlanDirectory, Rename, SeenBirth, SeenEntry};
 use crate::fix::records::{EntryRecord, RecordCursor};
 use crate::policy::Confidence;
 
 /// The number of renames of a directory that are held in memory; the others are read again when they are needed.
 const MOST_HELD: usize = 16_384;
 
-const KINDS: [EntryKind; 7] = [
-    EntryKind::File,
-    EntryKind::Directory,
-    EntryKind::Symlink,
-    EntryKind::Fifo,
-    EntryKind::Socket,
-    EntryKind::Block,
-    EntryKind::Character,
+const KINDS: [FileKind; 7] = [
+    FileKind::File,
+    FileKind::Directory,
+    FileKind::Symlink,
+    FileKind::Fifo,
+    FileKind::Socket,
+    FileKind::Block,
+    FileKind::Character,
 ];
 
 /// The numbers in a payload: id, line, inode of the directory, inode, three times, length; then the kind, the confidence and
@@ -73,7 +73,7 @@ impl<'p> PayloadReader<'p> {
         self.number(2)
     }
 
-    pub(super) fn kind(&self) -> EntryKind {
+    pub(super) fn kind(&self) -> FileKind {
         KINDS[usize::from(self.0[8 * NUMBERS])]
     }
 

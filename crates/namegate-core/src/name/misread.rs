@@ -251,8 +251,8 @@ impl Run<'_> {
         let joins = matches!(self.read.last(), Some('–' | '—' | '\u{A0}' | '·' | '’'));
         match self.first.len_utf8() {
             _ if self.count > 1 => true,
-            2 if after_capital && joins => false,
-            2 if after_capital && is_letter(self.after) => is_western(self.first),
+            2 if after_capital && matches!(self.read.last(), Some('’')) => false,
+            2 if after_capital && is_letter(self.after) && !joins => is_western(self.first),
             2 if after_capital => self.first <= '\u{FF}' && self.first.is_uppercase(),
             2 => is_western(self.first),
             3 => is_western(self.first) || !is_glued,
@@ -273,6 +273,10 @@ fn looks_legacy(name: &str) -> bool {
     const SIGNS: usize = 2;
     // With fewer kinds of lines a person draws a box.
     const LINES: usize = 4;
+    // One character says nothing.
+    if name.chars().filter(|c| !c.is_ascii()).nth(1).is_none() {
+        return false;
+    }
     let (mut run, mut signs, mut lines, mut previous) = (0, 0, Vec::new(), None);
     for c in name.chars() {
         let touches_letter =

@@ -30,7 +30,7 @@ use std::hash::{Hash, Hasher};
 
 pub(crate) use damage::utf8_evidence;
 pub(crate) use explanation::unwrap_utf8;
-pub use explanation::{Contents, Explanation, Wrapping};
+pub use explanation::{Contents, Damage, Wrapping};
 pub(crate) use guess::needs_guess;
 pub use guess::{EncodingCounts, EncodingGuess, EncodingSample, GuessReader, NameReading};
 pub(crate) use language::cost;
@@ -291,12 +291,12 @@ pub fn has_stray_bytes(name: &[u8]) -> bool {
 /// assert_eq!((&*readings[0].0.to_string(), &*readings[0].1), ("windows-1252", "café.txt"));
 /// assert!(likeliest("café.txt".as_bytes()).is_empty());
 /// ```
-pub fn likeliest(name: &[u8]) -> Vec<(Explanation, String)> {
+pub fn likeliest(name: &[u8]) -> Vec<(Damage, String)> {
     let guess = EncodingGuess::for_names([name], &EncodingCounts::default());
     let Some(reading) = guess.and_then(|guess| guess.read(name)) else { return Vec::new() };
     let first = Some((reading.explanation, reading.text));
     let mut texts: Vec<_> =
-        first.into_iter().filter(|(explanation, _)| *explanation != Explanation::UNEXPLAINED).collect();
+        first.into_iter().filter(|(explanation, _)| *explanation != Damage::UNEXPLAINED).collect();
     let others = reading.others.into_iter();
     texts.extend(others.filter_map(|explanation| Some((explanation, explanation.read(name)?))));
     texts

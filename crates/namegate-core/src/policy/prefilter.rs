@@ -10,7 +10,6 @@ use super::dotgit;
 use super::profile::{NamePart, Test, Unit};
 use super::rule::RuleId;
 use super::tables::Tables;
-use crate::name::misread;
 use crate::name::normalize::{self, Form};
 use crate::name::scalar::class;
 
@@ -55,7 +54,6 @@ impl Prefilter {
             || self.may_have_reserved_base(name)
             || matches!(name, b"." | b"..")
             || seen & LOOKED_UP != 0 && self.has_marked_code_point(text, tables)
-            || seen & NON_ASCII != 0 && tables.has(RuleId::Mojibake) && misread::is_suspicious(text)
     }
 
     fn has_marked_code_point(&self, text: &str, tables: &Tables) -> bool {

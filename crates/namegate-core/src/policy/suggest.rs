@@ -27,8 +27,7 @@ use crate::name::escape::escape;
 use crate::name::misread;
 use crate::name::normalize::{Form, is_in_form, to_form};
 use crate::name::reading::{
-    self, Contents, Encoding, EncodingCounts, EncodingGuess, Explanation, GuessReader, NameReading,
-    structural,
+    self, Contents, Damage, Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, structural,
 };
 use crate::policy::rule::{RuleId, Severity};
 
@@ -171,16 +170,16 @@ pub struct DecodedName {
     /// How likely it is the intended text.
     pub confidence: Confidence,
     /// What happened to the name.
-    pub explanation: Explanation,
-    /// Explanations that a guess considered and that give other texts, the likeliest first. [`Explanation::read`] gives the texts.
-    pub others: Vec<Explanation>,
+    pub explanation: Damage,
+    /// Explanations that a guess considered and that give other texts, the likeliest first. [`Damage::read`] gives the texts.
+    pub others: Vec<Damage>,
 }
 
 /// What a name that is not UTF-8 is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodedAs {
     /// What happened to the name.
-    pub explanation: Explanation,
+    pub explanation: Damage,
     /// How likely that is right, whatever else the suggested name changes.
     pub confidence: Confidence,
 }
@@ -506,7 +505,7 @@ impl LegacyReader<'_> {
         let decoded =
             |text, confidence, explanation| DecodedName { text, confidence, explanation, others: Vec::new() };
         if let Some(text) = structural(name) {
-            return decoded(text, Confidence::Certain, Explanation::new(Contents::SurrogatePairs));
+            return decoded(text, Confidence::Certain, Damage::new(Contents::SurrogatePairs));
         }
         if let Some((explanation, text, is_sure)) = reading::unwrap_utf8(name) {
             let confidence = if is_sure { Confidence::Likely } else { Confidence::Guess };
@@ -522,7 +521,7 @@ impl LegacyReader<'_> {
             Self::Given(encoding) => (has_strays || !encoding.is_latin())
                 .then(|| encoding.read_name(name))
                 .flatten()
-                .map(|text| decoded(text, Confidence::Likely, Explanation::new(Contents::Legacy(*encoding)))),
+                .map(|text| decoded(text, Confidence::Likely, Damage::new(Contents::Legacy(*encoding)))),
             // Overlong forms are text only where other names prove that the encoding is in use: they may be an attack.
             Self::Guessed(reader) => {
                 reader.read(name).filter(|reading| has_strays || reading.is_likely).map(by_guess)
@@ -531,7 +530,7 @@ impl LegacyReader<'_> {
                 .and_then(|guess| guess.read(name))
                 .map(by_guess),
         };
-        let escaped = || decoded(escape(name).into_owned(), Confidence::Guess, Explanation::UNEXPLAINED);
+        let escaped = || decoded(escape(name).into_owned(), Confidence::Guess, Damage::UNEXPLAINED);
         by_encoding.unwrap_or_else(escaped)
     }
 }

@@ -29,6 +29,14 @@ impl Policy {
     /// ```
     pub fn verdict<'n>(&self, name: &'n [u8]) -> Verdict<'n> {
         let text = std::str::from_utf8(name);
+        // As a warning, damage decides nothing, and to find it takes memory.
+        if let Ok(text) = text
+            && self.tables.plain[RuleId::Mojibake as usize]
+                .is_some_and(|weight| weight.severity == Severity::Error)
+            && let Some(damage) = self.damage(text)
+        {
+            return Verdict::Reject(damage);
+        }
         if let Ok(text) = text
             && !self.prefilter.is_suspect(text, &self.tables)
         {
@@ -80,9 +88,11 @@ impl Policy {
     /// Replaces `found` by the violations of a name that was decoded already.
     fn find_violations(&self, name: &[u8], text: Option<&str>, entry: Entry, found: &mut Vec<Violation>) {
         found.clear();
-        if text.is_some_and(|text| !self.prefilter.is_suspect(text, &self.tables)) {
+        let damage = text.filter(|_| self.tables.has(RuleId::Mojibake)).and_then(|text| self.damage(text));
+        if damage.is_none() && text.is_some_and(|text| !self.prefilter.is_suspect(text, &self.tables)) {
             return;
         }
+        found.extend(damage);
         let end = self.each_violation(name, text, entry, &mut |violation| {
             found.push(violation);
             Continue(())
@@ -351,16 +361,24 @@ impl Policy {
         let forms = self.tables.forms.iter();
         let not_in_form = forms.filter_map(|&(form, weight)| Some((first_difference(text, form)?, weight)));
         report_merged(RuleId::NotInForm, not_in_form, emit)?;
-        let words: [(RuleId, fn(&str) -> Option<Span>); 2] =
-            [(RuleId::MixedScript, script::mixed), (RuleId::Mojibake, misread::find)];
-        for (rule, find) in words {
-            if let Some(weight) = self.tables.plain[rule as usize]
-                && let Some(span) = find(text)
-            {
-                report(rule, span, weight, emit)?;
-            }
+        if let Some(weight) = self.tables.plain[RuleId::MixedScript as usize]
+            && let Some(span) = script::mixed(text)
+        {
+            report(RuleId::MixedScript, span, weight, emit)?;
         }
         Continue(())
+    }
+
+    /// What is damaged in a name that is UTF-8.
+    fn damage(&self, text: &str) -> Option<Violation> {
+        let weight = self.tables.plain[RuleId::Mojibake as usize]?;
+        let span = misread::find(text)?;
+        let mut found = None;
+        let _ = report(RuleId::Mojibake, span, weight, &mut |violation| {
+            found = Some(violation);
+            Continue(())
+        });
+        found
     }
 
     fn visit_reserved_names(

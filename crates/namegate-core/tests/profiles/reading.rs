@@ -49,6 +49,7 @@ pub fn strict(tester: &ProfileTester) {
     tester.finds("a\u{E0041}", "warn tag-character");
     tester.finds(" ~!", "warn leading-space");
     tester.finds("minutes.txt ", "warn trailing-space");
+    tester.finds_each(["M\u{C3}\u{BC}ller.txt", "├£bersicht"], "warn mojibake");
     tester.passes([
         "%G",
         "\u{A0}",

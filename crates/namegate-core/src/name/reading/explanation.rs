@@ -63,20 +63,20 @@ pub enum Contents {
 /// What happened to a name that is not UTF-8.
 ///
 /// ```
-/// use namegate_core::name::reading::{Contents, Explanation, Wrapping};
-/// let half_escaped = Explanation { wrapping: Wrapping::Percent, contents: Contents::Utf8 };
+/// use namegate_core::name::reading::{Contents, Damage, Wrapping};
+/// let half_escaped = Damage { wrapping: Wrapping::Percent, contents: Contents::Utf8 };
 /// assert_eq!(half_escaped.read(b"\xE8\xAF%98\xE6\xA3%8B").as_deref(), Some("诘棋"));
 /// assert_eq!(half_escaped.to_string(), "half-escaped UTF-8");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Explanation {
+pub struct Damage {
     /// How the bytes were written.
     pub wrapping: Wrapping,
     /// What the bytes are.
     pub contents: Contents,
 }
 
-impl Explanation {
+impl Damage {
     /// The bytes are escaped, because nothing explains them.
     pub const UNEXPLAINED: Self = Self::new(Contents::Unexplained);
 
@@ -117,7 +117,7 @@ const UNEXPLAINED: &str = "escape";
 const HALF_ESCAPED: &str = "half-escaped ";
 const SURROGATE_ESCAPED: &str = "surrogate-escaped ";
 
-impl fmt::Display for Explanation {
+impl fmt::Display for Damage {
     /// The explanation in a few words: the name of an encoding, `cut UTF-8`, and so on.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.wrapping {
@@ -137,7 +137,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl FromStr for Explanation {
+impl FromStr for Damage {
     type Err = NotLegacy;
 
     /// Reads what [`Display`](fmt::Display) writes.
@@ -165,7 +165,7 @@ impl FromStr for Explanation {
 }
 
 /// The text of `name` if it is UTF-8 that was only wrapped, and whether that is sure.
-pub(crate) fn unwrap_utf8(name: &[u8]) -> Option<(Explanation, String, bool)> {
+pub(crate) fn unwrap_utf8(name: &[u8]) -> Option<(Damage, String, bool)> {
     /// By chance, one byte beyond ASCII and `%80` form a character of two bytes.
     const ENOUGH: usize = 2;
     let (wrapping, bytes) = Wrapping::find(name);
@@ -174,5 +174,5 @@ pub(crate) fn unwrap_utf8(name: &[u8]) -> Option<(Explanation, String, bool)> {
     }
     let text = String::from_utf8(bytes.into_owned()).ok()?;
     let is_sure = wrapping == Wrapping::SurrogateEscape || damage::utf8_evidence(&text) >= ENOUGH;
-    Some((Explanation { wrapping, contents: Contents::Utf8 }, text, is_sure))
+    Some((Damage { wrapping, contents: Contents::Utf8 }, text, is_sure))
 }

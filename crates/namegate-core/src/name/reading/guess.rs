@@ -19,7 +19,7 @@ use self::readings::{Readings, readings};
 pub use self::sample::EncodingSample;
 use self::tried::{CUT, EXPLANATIONS, MASKED, Number, UNEXPLAINED, contents, tried_encodings, weight_of};
 use super::language::Language;
-use super::{Contents, Encoding, Explanation, Wrapping, has_stray_bytes};
+use super::{Contents, Damage, Encoding, Wrapping, has_stray_bytes};
 
 /// Letters are not independent of each other, so the costs overstate the evidence.
 const WEIGHT_OF_EVIDENCE: f32 = 0.8;
@@ -134,14 +134,14 @@ impl EncodingCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameReading {
     /// What happened to the name.
-    pub explanation: Explanation,
+    pub explanation: Damage,
     /// The text.
     pub text: String,
     /// Whether the text is right in all but few cases: it is much likelier than any other, and other names support it, or the name
     /// alone shows what happened to it.
     pub is_likely: bool,
-    /// Explanations that give other texts, the likeliest first. [`Explanation::read`] gives the texts.
-    pub others: Vec<Explanation>,
+    /// Explanations that give other texts, the likeliest first. [`Damage::read`] gives the texts.
+    pub others: Vec<Damage>,
 }
 
 /// A guess at the encodings of some names.

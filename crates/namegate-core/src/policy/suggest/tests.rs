@@ -562,6 +562,6 @@ fn a_suggestion_says_what_bytes_that_are_not_utf8_were_taken_for() {
         "surrogate-escaped IBM866",
         "Shift_JIS",
     ] {
-        assert_eq!(explanation.parse::<Explanation>().unwrap().to_string(), explanation);
+        assert_eq!(explanation.parse::<Damage>().unwrap().to_string(), explanation);
     }
 }

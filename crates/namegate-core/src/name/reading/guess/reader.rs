@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{Contents, Explanation, Kept, Wrapping};
+use super::super::{Contents, Damage, Kept, Wrapping};
 use super::readings::readings;
 use super::{Choice, EncodingGuess, NameReading};
 use crate::name::escape::escape;
@@ -51,11 +51,11 @@ impl<'g> GuessReader<'g> {
             }
             // The name itself is escaped, not what it stands for.
             Contents::Unexplained => (Contents::Unexplained, escape(name).into_owned()),
-            contents => (*contents, Explanation::new(*contents).read(&bytes)?),
+            contents => (*contents, Damage::new(*contents).read(&bytes)?),
         };
         let explained = |contents: Contents| match contents {
-            Contents::Unexplained => Explanation::UNEXPLAINED,
-            contents => Explanation { wrapping, contents },
+            Contents::Unexplained => Damage::UNEXPLAINED,
+            contents => Damage { wrapping, contents },
         };
         let others = others.iter().copied().map(explained).collect();
         Some(NameReading { explanation: explained(contents), text, is_likely, others })
