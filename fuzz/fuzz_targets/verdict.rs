@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use namegate::name::display::acts_or_hides;
 use namegate::name::normalize::Form;
-use namegate::policy::{CheckOutcome, EncodingHint, Normalization, OnMismatch, Policy, Verdict, profile};
+use namegate::policy::{
+    CheckOutcome, EncodingHint, EntryKind, Normalization, OnMismatch, Policy, Verdict, profile,
+};
 
 static POLICIES: LazyLock<Vec<Policy>> = LazyLock::new(|| {
     let mut policies: Vec<Policy> = profile::ALL.iter().map(|p| Policy::from_profiles(&[p])).collect();
@@ -48,5 +50,7 @@ fuzz_target!(|input: &[u8]| {
     for collision in policy.collisions(&names) {
         assert!(collision.members.len() > 1 && collision.members.is_sorted());
     }
-    policy.check_path(name);
+    for kind in [EntryKind::Unknown, EntryKind::Directory, EntryKind::File] {
+        policy.check_path(name, kind);
+    }
 });
