@@ -65,7 +65,7 @@ pub(super) struct TrackedNode {
     /// The file type, `S_IFMT` of the mode.
     pub(super) kind: SFlag,
     pub(super) hold: InodeRef,
-    /// Whether it was a regular file with set-id bits when its mode was last read.
+    /// Whether it had set-id bits that can be lost when its mode was last read.
     pub(super) has_set_id: AtomicBool,
     /// Its mount, if that is not the mount of the source.
     pub(super) mount: Option<u64>,
@@ -73,7 +73,7 @@ pub(super) struct TrackedNode {
 }
 
 impl TrackedNode {
-    /// Whether this is a regular file that had set-id bits when its mode was last read.
+    /// Whether this had set-id bits that can be lost when its mode was last read.
     pub(super) fn has_set_id(&self) -> bool {
         self.has_set_id.load(Ordering::Relaxed)
     }
@@ -156,9 +156,10 @@ pub(super) fn is_large(stat: &FileStat) -> bool {
     stat.st_blocks > BLOCKS
 }
 
-/// Whether a file of this mode, type included, is a regular one with set-id bits, which a write may take away.
+/// Whether a file of this mode, type included, has set-id bits that a write or a change of owner may take away: chown(2) does in all
+/// files but directories.
 pub fn has_set_id(mode: u32) -> bool {
-    mode & libc::S_IFMT == libc::S_IFREG && mode & (libc::S_ISUID | libc::S_ISGID) != 0
+    mode & libc::S_IFMT != libc::S_IFDIR && mode & (libc::S_ISUID | libc::S_ISGID) != 0
 }
 
 /// How a lookup found an inode.

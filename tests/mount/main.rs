@@ -40,6 +40,7 @@ mod roots;
 mod servers;
 mod service;
 mod set_id;
+mod set_id_kinds;
 mod special;
 mod submounts;
 mod times;
