@@ -92,6 +92,9 @@ fn wishes(options: &Options) -> Wishes {
             | init::BIG_WRITES
             | init::MAX_PAGES
             | init::ASYNC_DIO
+            // Descriptors with O_DIRECT can be mapped, as on other file systems: the kernel writes the pages of a map back before it
+            // goes around them.
+            | init::DIRECT_IO_ALLOW_MMAP
             | init::AUTO_INVAL_DATA
             // The target of a symbolic link never changes: another target means another inode.
             | init::CACHE_SYMLINKS

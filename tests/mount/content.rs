@@ -85,6 +85,52 @@ fn direct_io_works_and_sees_cached_writes() {
 }
 
 #[test]
+fn descriptors_that_go_around_the_cache_can_be_mapped() {
+    const SCRIPT: &str = "import mmap, os, sys
+path, mode = sys.argv[1], int(sys.argv[2], 8)
+open(path, 'wb').write(b'o' * 16384)
+os.chmod(path, mode)
+page = mmap.mmap(-1, 4096)
+def read(fd, at):
+    os.preadv(fd, [page], at)
+    return bytes(page[:8])
+fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+mapped = mmap.mmap(fd, 16384)
+mapped[4096:4102] = b'mapped'
+print(read(fd, 4096), 'a read around the cache sees what is in the map')
+page[:6] = b'direct'
+os.pwritev(fd, [page], 8192)
+print(mapped[8192:8200], 'the map shows what is written around the cache')
+mapped[0:3] = b'end'
+private = mmap.mmap(fd, 16384, flags=mmap.MAP_PRIVATE)
+private[0:4] = b'mine'
+reader = os.open(path, os.O_RDONLY | os.O_DIRECT)
+shared = mmap.mmap(reader, 16384, prot=mmap.PROT_READ)
+print(shared[0:8], shared[8192:8200], private[0:8], mapped[0:8])
+for each in (mapped, private, shared): each.close()
+os.close(fd)
+print(open(path, 'rb').read(3), oct(os.stat(path).st_mode))
+";
+    /// Linux 6.6 has `FUSE_DIRECT_IO_ALLOW_MMAP`.
+    const SINCE: (u32, u32, u32) = (6, 6, 0);
+    if namegate::sys::release::running().is_none_or(|running| running < SINCE) {
+        return println!("SKIPPED: this kernel maps no such descriptors of a FUSE mount");
+    }
+    for mounted in Mounted::both_ways() {
+        for mode in ["644", "4755", "2644"] {
+            let shown = mounted.same(|dir| {
+                let python =
+                    Command::new("python3").args(["-c", SCRIPT]).arg(dir.join("file")).arg(mode).output();
+                let Ok(output) = python else { return "SKIPPED: no python3".to_owned() };
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                String::from_utf8(output.stdout).unwrap()
+            });
+            assert!(shown.starts_with("b'mapped") || shown.starts_with("SKIPPED"), "{shown}");
+        }
+    }
+}
+
+#[test]
 fn what_is_written_around_the_cache_is_read_and_mapped_at_once_while_others_read() {
     const SCRIPT: &str = "import mmap, os, sys
 path, rounds = sys.argv[1], int(sys.argv[2])
