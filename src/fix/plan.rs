@@ -78,6 +78,9 @@ pub struct PlanHeader {
     pub policy: Option<String>,
     /// The encoding of names that are not UTF-8: `auto`, or the name of an encoding.
     pub encoding: String,
+    /// The requested pair of encodings, in words: `GBK read as IBM866`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reread: Option<String>,
     /// The requested normalization form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalize: Option<String>,
@@ -275,6 +278,7 @@ impl Default for PlanHeader {
             profiles: Vec::new(),
             policy: None,
             encoding: text(),
+            reread: None,
             normalize: None,
             map: None,
             transliterate: false,

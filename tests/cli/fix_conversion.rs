@@ -147,3 +147,34 @@ fn wrong_conversions_are_reported_before_anything_is_read() {
         assert!(stderr(&output).contains(expected), "{options:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn a_pair_of_encodings_is_forced_on_every_name_that_can_be_such_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["╙ъ╓╨", "╙ъ╓╨.txt", "plain", "日本", "café", "Müller"];
+    make(dir.path(), &names.map(str::as_bytes));
+    fs::write(dir.path().join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
+    let options = ["--reread", "cp866:gbk", "--profile", "utf8", "--encoding", "latin1"];
+    let (header, renames) = planned(dir.path(), &options);
+    assert_eq!(header.reread.as_deref(), Some("GBK read as IBM866"));
+    let found: BTreeMap<_, _> =
+        renames.iter().map(|(old, rename)| (old.clone(), rename.new.clone())).collect();
+    let expected =
+        pairs(&[("╙ъ╓╨".as_bytes(), "雨中"), ("╙ъ╓╨.txt".as_bytes(), "雨中.txt"), (b"caf\xE9", "café_2")]);
+    assert_eq!(found, expected);
+    let rename = &renames["╙ъ╓╨".as_bytes()];
+    assert_eq!((&*rename.reading, rename.confidence), ("GBK read as IBM866", Confidence::Likely));
+    // What the user says comes before what the rule `mojibake` finds.
+    let (_, renames) = planned(dir.path(), &["--reread", "cp866:big5"]);
+    assert!(renames.values().all(|rename| rename.reading != "GBK read as IBM866"), "{renames:?}");
+    for (pair, error) in [
+        ("cp866", "two encodings"),
+        ("cp866:gbq", "did you mean `GBK`"),
+        ("utf-8:gbk", "utf-8"),
+        ("gbk:euc-cn", "not damaged"),
+    ] {
+        let output = run(["fix", "plan", "--reread", pair, "."]);
+        assert_eq!(status(&output), 2, "{pair}");
+        assert!(stderr(&output).contains(error), "{pair}: {}", stderr(&output));
+    }
+}

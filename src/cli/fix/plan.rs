@@ -22,6 +22,7 @@ use crate::fix::propose::encoded_text::EncodedText;
 use crate::fix::propose::map::CharMap;
 use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
 use crate::name::display::shown;
+use crate::name::misread::Reread;
 use crate::name::reading::{Encoding, NotLegacy};
 use crate::name::substitutes::KnownMap;
 use crate::policy::Policy;
@@ -38,6 +39,7 @@ Examples:
   namegate fix plan /srv/share -o plan.jsonl                # write the plan
   namegate fix plan /srv/share -o plan.csv                  # write the plan as a table
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
+  namegate fix plan /old --reread cp866:gbk -o plan.jsonl           # `╙ъ╓╨` is 雨中
   namegate fix plan /data --target windows,macos --normalize nfc -o plan.jsonl
   namegate fix plan /data --target s3 --min-severity warn   # also what S3 only advises against
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
@@ -50,7 +52,8 @@ symbolic links with a new target last.
 
 A plan has names with errors and damaged names. What a target only advises against is counted, and --min-severity warn includes it.
 
-Names in UTF-8 are never converted to another encoding. UTF-8 that was encoded twice is repaired by the rule `mojibake`.
+Names in UTF-8 are converted only if they were read in a wrong encoding: the rule `mojibake` finds those that are evident, and --reread names \
+the encodings of others.
 
 Exit status: 0 the plan is complete, 2 something could not be read or written, 129 ended by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM.";
 
@@ -64,6 +67,10 @@ pub struct PlanArgs {
     /// Encoding of names that are not UTF-8 (`namegate rules --encodings` lists all); `auto` guesses it for each directory.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     encoding: EncodingArg,
+    /// Undo that names in one encoding were read as another, as by unpacking a zip with a wrong code page: all names in UTF-8 that are such
+    /// text. WRITTEN can be utf-8.
+    #[arg(long, value_name = "READ:WRITTEN")]
+    reread: Option<Reread>,
     /// Replace characters by a table: FILE with a line `CHARACTER -> REPLACEMENT` for each, or a MAPPING for the characters that
     /// Windows reserves: sfm, sfu, catia and rclone decode the substitutes; to-sfm, to-sfu, to-catia and to-rclone encode.
     #[arg(long, value_name = "MAPPING|FILE")]
@@ -284,6 +291,7 @@ impl PlanArgs {
 
     fn settings(&self) -> Result<PlanSettings, CliError> {
         let conversion = NameConversion {
+            reread: self.reread,
             decodes: self.decode.clone(),
             map: self.map.as_deref().map(read_map).transpose()?,
             transliterates: self.transliterate,
@@ -311,6 +319,7 @@ impl PlanArgs {
             profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),
             policy: Config::from_policy(policy).ok().map(|config| config.to_toml()),
             encoding: self.encoding.0.map_or("auto", Encoding::name).to_owned(),
+            reread: self.reread.map(|reread| reread.to_string()),
             normalize: policy.normalization().map(|normalization| normalization.form.to_string()),
             map: settings.conversion.map.as_ref().map(CharMap::to_string),
             transliterate: self.transliterate,

@@ -1,16 +1,20 @@
-//! Conversions of names that the user requests, whatever the policy says of the names: a mapping, transliteration to ASCII.
+//! Conversions of names that the user requests, whatever the policy says of the names: reading again what was read in a wrong encoding,
+//! decoding, a mapping, transliteration to ASCII.
 
 use std::borrow::Cow;
 
 use super::encoded_text::EncodedText;
 use super::map::CharMap;
+use crate::name::misread::Reread;
 use crate::name::scalar::is_invisible;
 use crate::policy::Confidence;
 
 /// The conversions to make.
 #[derive(Clone, Debug)]
 pub struct NameConversion {
-    /// Encoded text to decode, before anything else.
+    /// How names in UTF-8 were read wrongly. Comes before anything else.
+    pub reread: Option<Reread>,
+    /// Encoded text to decode, before a mapping.
     pub decodes: Vec<EncodedText>,
     /// A mapping of characters. It comes first, so that a user can choose other letters than the transliteration would.
     pub map: Option<CharMap>,
@@ -22,7 +26,7 @@ pub struct NameConversion {
 
 impl Default for NameConversion {
     fn default() -> Self {
-        Self { decodes: Vec::new(), map: None, transliterates: false, replacement: '_' }
+        Self { reread: None, decodes: Vec::new(), map: None, transliterates: false, replacement: '_' }
     }
 }
 
@@ -38,6 +42,18 @@ pub struct ConvertedName {
 }
 
 impl NameConversion {
+    /// Reports whether a name in UTF-8 is converted.
+    pub fn converts(&self, name: &str) -> bool {
+        self.read_again(name).is_some() || self.apply(name).is_some()
+    }
+
+    /// The text of a name in UTF-8 that was read in the wrong encoding that the user named; `None` for another name.
+    pub fn read_again(&self, name: &str) -> Option<(Reread, String)> {
+        let reread = self.reread?;
+        let text = reread.text(name).filter(|text| text != name && is_possible(text))?;
+        Some((reread, text))
+    }
+
     /// Converts a name; `None` if nothing changes.
     pub fn apply(&self, name: &str) -> Option<ConvertedName> {
         let mut text = Cow::Borrowed(name);
@@ -63,11 +79,17 @@ impl NameConversion {
             confidence = confidence.max(Confidence::Likely);
             text = ascii.into();
         }
-        // A name that would vanish stays.
-        let is_shown = text.chars().any(|c| !is_invisible(c));
-        let is_changed = text != name && is_shown && !matches!(&*text, "." | "..");
-        is_changed.then(|| ConvertedName { text: text.into_owned(), confidence, reading: steps.join(", ") })
+        (text != name && is_possible(&text)).then(|| ConvertedName {
+            text: text.into_owned(),
+            confidence,
+            reading: steps.join(", "),
+        })
     }
+}
+
+/// Whether a name can become `text`. One that would vanish stays.
+fn is_possible(text: &str) -> bool {
+    text.chars().any(|c| !is_invisible(c)) && !text.contains(['/', '\0']) && !matches!(text, "." | "..")
 }
 
 /// The name in ASCII; `None` if it is in ASCII already.

@@ -218,7 +218,7 @@ impl<'p> NameProposer<'p> {
     /// Reports whether a name is converted.
     pub(super) fn converts(&self, batch: &DirectoryBatch) -> bool {
         let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
-        texts.any(|name| self.settings.conversion.apply(name).is_some())
+        texts.any(|name| self.settings.conversion.converts(name))
     }
 
     fn check<'d>(&self, batch: &'d DirectoryBatch) -> DirectoryCheck<'d>

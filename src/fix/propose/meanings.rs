@@ -98,6 +98,8 @@ enum DecodedText {
     Name,
     /// The name was read in a wrong encoding.
     Misread(Vec<Reread>),
+    /// The name was read so, says the user.
+    ReadAgain(Reread),
     /// With explanations that give other texts.
     Bytes(Damage, Vec<Damage>),
 }
@@ -125,18 +127,22 @@ impl<'s> NameMeanings<'s> {
                     let decoded = DecodedText::Bytes(meaning.explanation, meaning.others);
                     (Cow::from(meaning.text), meaning.confidence, decoded)
                 }
-                Ok(text) => match is_mojibake(at).then(|| misread::undo(text)).flatten() {
-                    Some(misread) => {
+                Ok(text) => {
+                    let undone = || is_mojibake(at).then(|| misread::undo(text)).flatten();
+                    if let Some((reread, text)) = settings.conversion.read_again(text) {
+                        (text.into(), Confidence::Likely, DecodedText::ReadAgain(reread))
+                    } else if let Some(misread) = undone() {
                         let confidence = if misread.is_sure { Confidence::Likely } else { Confidence::Guess };
                         (misread.text.into(), confidence, DecodedText::Misread(misread.steps))
+                    } else {
+                        (text.into(), Confidence::Certain, DecodedText::Name)
                     }
-                    None => (text.into(), Confidence::Certain, DecodedText::Name),
-                },
+                }
             };
             let (text, confidence, conversion) = match settings.conversion.apply(&text) {
                 Some(converted) => (converted.text, confidence.max(converted.confidence), converted.reading),
                 // The policy repairs it.
-                None if !matches!(decoded, DecodedText::Bytes(..)) => return None,
+                None if matches!(decoded, DecodedText::Name | DecodedText::Misread(_)) => return None,
                 None => (text.into_owned(), confidence, String::new()),
             };
             Some((MeaningSource { decoded, conversion }, (text, confidence)))
@@ -205,6 +211,7 @@ impl<'s> NameMeanings<'s> {
             }
             Some(DecodedText::Name) => String::new(),
             Some(DecodedText::Misread(steps)) => describe_steps(steps),
+            Some(DecodedText::ReadAgain(reread)) => reread.to_string(),
             None if reasons.contains(&RuleId::Mojibake) => {
                 let misread = std::str::from_utf8(name).ok().and_then(misread::undo);
                 misread.map_or_else(String::new, |misread| describe_steps(&misread.steps))

@@ -10,10 +10,11 @@
 mod tables;
 
 use std::fmt;
+use std::str::FromStr;
 
 use self::tables::candidates;
 use super::Span;
-use super::reading::{self, Encoding};
+use super::reading::{self, Encoding, NotLegacy};
 use super::scalar::{self, Class};
 
 /// An encoding in which bytes were read.
@@ -63,6 +64,58 @@ impl fmt::Display for Reread {
             None => write!(f, "UTF-8 read as {}", self.read_as),
             Some(encoding) => write!(f, "{encoding} read as {}", self.read_as),
         }
+    }
+}
+
+/// Why a pair of encodings is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoReread {
+    /// There are no two labels.
+    Form,
+    /// A label is unknown.
+    Label(NotLegacy),
+    /// Both labels are of this encoding.
+    Same(Encoding),
+}
+
+impl fmt::Display for NoReread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form => f.write_str("not two encodings with a `:` between them, as in cp866:gbk"),
+            Self::Label(error) => write!(f, "{error}"),
+            Self::Same(encoding) => write!(f, "text in {encoding} that is read as {encoding} is not damaged"),
+        }
+    }
+}
+
+impl std::error::Error for NoReread {}
+
+impl FromStr for Reread {
+    type Err = NoReread;
+
+    /// Reads `READ:WRITTEN`: the label of the encoding in which the bytes were read, and that of the one in which they were, which can
+    /// be UTF-8.
+    ///
+    /// ```
+    /// use namegate_core::name::misread::Reread;
+    /// assert_eq!("cp866:gbk".parse::<Reread>().unwrap().to_string(), "GBK read as IBM866");
+    /// assert_eq!("437:utf-8".parse::<Reread>().unwrap().to_string(), "UTF-8 read as cp437");
+    /// assert!("cp866".parse::<Reread>().is_err());
+    /// assert!("utf-8:gbk".parse::<Reread>().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// It is no pair, a label is unknown, or both are of one encoding.
+    fn from_str(pair: &str) -> Result<Self, NoReread> {
+        let (read, written) = pair.split_once(':').ok_or(NoReread::Form)?;
+        let label = |label: &str| label.parse::<Encoding>().map_err(NoReread::Label);
+        let is_utf8 = ["utf-8", "utf8"].iter().any(|name| written.trim().eq_ignore_ascii_case(name));
+        let read_as = label(read)?;
+        let written_in = if is_utf8 { None } else { Some(label(written)?) };
+        if written_in == Some(read_as) {
+            return Err(NoReread::Same(read_as));
+        }
+        Ok(Self { read_as, written_in })
     }
 }
 
