@@ -7,6 +7,7 @@
 
 mod commit;
 mod links;
+mod moves;
 mod preflight;
 mod prepare;
 mod suspects;

@@ -12,10 +12,11 @@ use nix::errno::Errno;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 
 use super::entry::{EntryFailure, look_up};
-use super::group::{Direction, RenameGroup};
+use super::group::{Direction, GroupMember, RenameGroup};
 use super::history::History;
 use super::journal::{BatchDirectory, BatchEntry, JournalBatch};
 use super::listing::listed;
+use super::moving::Move;
 use super::original_name_xattr;
 use super::plan::{FileKind, InodeTime};
 use super::private::CurrentPrivateDir;
@@ -137,6 +138,7 @@ impl Executor<'_> {
             let result = match &entries[at] {
                 BatchEntry::Retarget(relink) => relink.execute(&*dir, run.direction, &mut private, changed),
                 BatchEntry::Rename(group) => self.rename_group(&dir, directory, group, run, outcome),
+                BatchEntry::Move(moved) => move_file(&dir, moved, run.direction, outcome, changed),
             };
             match result {
                 Ok(()) => (0..entries[at].lines()).for_each(|_| observer.finished()),
@@ -172,7 +174,7 @@ impl Executor<'_> {
             }
         };
         if run.direction == Direction::Apply && progress.done == 0 {
-            keep_original_names(dir, &group, outcome);
+            keep_original_names(dir, &group.members, outcome);
         }
         let observer = self.observer;
         let changed = &mut || observer.reached(KillPoint::Changed);
@@ -194,8 +196,27 @@ impl Executor<'_> {
     }
 }
 
-fn keep_original_names(dir: &OpenPlanDir, group: &RenameGroup, outcome: &mut Outcome) {
-    for member in group.members.iter().filter(|member| member.marked) {
+fn move_file(
+    dir: &OpenPlanDir,
+    moved: &Move,
+    direction: Direction,
+    outcome: &mut Outcome,
+    changed: &mut dyn FnMut(),
+) -> Result<(), EntryFailure> {
+    let member = &moved.member;
+    if direction == Direction::Apply && look_up(dir, &member.old)?.is_some() {
+        keep_original_names(dir, std::slice::from_ref(member), outcome);
+    }
+    let result = moved.execute(dir, direction, changed);
+    if member.marked && result.is_ok() == (direction == Direction::Undo) {
+        // The entry may be gone, or its file system may have lost the attribute.
+        let _ = original_name_xattr::remove(dir, member);
+    }
+    result
+}
+
+fn keep_original_names(dir: &OpenPlanDir, members: &[GroupMember], outcome: &mut Outcome) {
+    for member in members.iter().filter(|member| member.marked) {
         // An entry that was replaced is reported when its rename fails.
         if let Err(error) = original_name_xattr::set(dir, member)
             && error != Errno::ESTALE
@@ -250,6 +271,8 @@ pub fn describe_remaining(
         (BatchEntry::Rename(group), Direction::Undo) => {
             group.members.iter().map(|member| remaining(&member.new, &member.old)).collect()
         }
+        (BatchEntry::Move(moved), Direction::Apply) => vec![remaining(&moved.member.old, &moved.path())],
+        (BatchEntry::Move(moved), Direction::Undo) => vec![remaining(&moved.path(), &moved.member.old)],
         (BatchEntry::Retarget(relink), Direction::Apply) => vec![remaining(&relink.name, &relink.new_target)],
         (BatchEntry::Retarget(relink), Direction::Undo) => vec![remaining(&relink.name, &relink.old_target)],
     }

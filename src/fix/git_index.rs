@@ -38,17 +38,23 @@ pub fn update(contents: &JournalContents, file: &File, direction: Direction) -> 
             failed.as_ref().is_some_and(|failed| failed.iter().all(|failed| failed.entry != entry))
         };
         for (number, entry) in batch.entries.iter().enumerate() {
-            let BatchEntry::Rename(group) = entry else { continue };
+            let renamed: Vec<(&[u8], Vec<u8>)> = match entry {
+                BatchEntry::Rename(group) => {
+                    group.members.iter().map(|member| (&*member.old.0, member.new.0.clone())).collect()
+                }
+                BatchEntry::Move(moved) => vec![(&moved.member.old, moved.path())],
+                BatchEntry::Retarget(_) => continue,
+            };
             let is_undone = state.undoing.is_some() && succeeded(&state.undone, number);
             if !succeeded(&state.done, number) || is_undone && direction == Direction::Apply {
                 continue;
             }
-            for member in &group.members {
-                let key = (batch.directories[group.directory].path.0.clone(), member.old.0.clone());
+            for (old, new) in renamed {
+                let key = (batch.directories[entry.directory()].path.0.clone(), old.to_vec());
                 if is_undone {
                     undone.push(key.clone());
                 }
-                made.insert(key, member.new.0.clone());
+                made.insert(key, new);
             }
         }
     }
@@ -78,13 +84,21 @@ pub fn update(contents: &JournalContents, file: &File, direction: Direction) -> 
     Ok(tops.into_iter().map(update).collect())
 }
 
-/// `path` with the new names.
+/// `path` with the new names. A name is a path where a file moves into other directories, and where that is undone.
 fn renamed(path: &[u8], names: &Names) -> Vec<u8> {
     let (mut old, mut new) = (b"/".to_vec(), b"/".to_vec());
-    for name in components(path) {
-        let given = names.get(&(old.clone(), name.to_vec()));
+    let all: Vec<&[u8]> = components(path).collect();
+    let mut at = 0;
+    while at < all.len() {
+        let last = all[at..].join(&b'/');
+        let (given, count) = match names.get(&(old.clone(), last.clone())) {
+            Some(given) => (Some(given), all.len() - at),
+            None => (names.get(&(old.clone(), all[at].to_vec())), 1),
+        };
+        let name = if count == 1 { all[at] } else { &last };
         new = path_in(&new, given.map_or(name, Vec::as_slice));
         old = path_in(&old, name);
+        at += count;
     }
     new
 }

@@ -209,53 +209,52 @@ impl RenameGroup {
         };
         let at = self.moved(number);
         let identity = self.members[at].identity();
-        let moved = rename_entry(dir, self.name(at, done), self.name(at, next), &identity, owner);
+        let moved = rename_entry((&dir, self.name(at, done)), (&dir, self.name(at, next)), &identity, owner);
         Some(moved.map(|()| next))
     }
 }
 
-/// Renames the entry `identity` of `dir`, if it still has the name `from` and the name `to` is free.
+/// Renames the entry `identity`, if it still has the name `from` in its directory and the name `to` is free in its own.
 ///
 /// Between lookup and rename another process may replace the entry: no system call renames an inode. So the entry is looked up
 /// again afterwards, and another entry gets its name back. `owner` is the owner of the entry, if it was looked up before.
-fn rename_entry(
-    dir: impl AsFd,
-    from: &[u8],
-    to: &[u8],
+///
+/// # Errors
+/// Why the entry has not the new name.
+pub(super) fn rename_entry(
+    (from_dir, from): (impl AsFd, &[u8]),
+    (to_dir, to): (impl AsFd, &[u8]),
     identity: &InodeIdentity,
     owner: Option<u32>,
 ) -> Result<(), EntryFailure> {
     let owner = match owner {
         Some(owner) => owner,
-        None => match look_up(&dir, from)? {
+        None => match look_up(&from_dir, from)? {
             None => return Err(EntryFailure::Gone),
             Some(stat) if !identity.matches(&stat) => return Err(EntryFailure::Replaced),
             Some(stat) => stat.uid,
         },
     };
-    renameat2(&dir, OsStr::from_bytes(from), &dir, OsStr::from_bytes(to), libc::RENAME_NOREPLACE)?;
-    match look_up(&dir, to) {
-        Ok(Some(now)) if !identity.matches(&now) => Err(restore_name(dir, from, to, owner, now.uid)),
+    let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
+    renameat2(&from_dir, old, &to_dir, new, libc::RENAME_NOREPLACE)?;
+    match look_up(&to_dir, to) {
+        Ok(Some(now)) if !identity.matches(&now) => {
+            // It is not certain that the entry under `to` ever had the name `from`. Where everybody may rename everything, a wrong
+            // guess does no harm. In a sticky directory nobody can replace the entries of others, so an entry of another owner than
+            // the replaced one was made under its name by that owner, and keeps it.
+            let is_sticky =
+                stat::at(&to_dir, OsStr::new("")).is_ok_and(|stat| stat.mode & libc::S_ISVTX != 0);
+            if is_sticky && owner != now.uid {
+                return Err(EntryFailure::Misplaced);
+            }
+            match renameat2(&to_dir, new, &from_dir, old, libc::RENAME_NOREPLACE) {
+                Ok(()) => Err(EntryFailure::Replaced),
+                Err(_) => Err(EntryFailure::Misplaced),
+            }
+        }
         // Renamed, and then renamed or removed by another process.
         Ok(None) => Err(EntryFailure::Gone),
         Ok(Some(_)) | Err(_) => Ok(()),
-    }
-}
-
-/// Gives an entry that was renamed by mistake its name `from` back.
-///
-/// It is not certain that the entry under `to` ever had the name `from`. Where everybody may rename everything, a wrong guess does
-/// no harm. In a sticky directory nobody can replace the entries of others, so an entry of another owner than the replaced one was
-/// made under its name by that owner, and keeps it.
-fn restore_name(dir: impl AsFd, from: &[u8], to: &[u8], seen: u32, now: u32) -> EntryFailure {
-    let is_sticky = stat::at(&dir, OsStr::new("")).is_ok_and(|stat| stat.mode & libc::S_ISVTX != 0);
-    if is_sticky && seen != now {
-        return EntryFailure::Misplaced;
-    }
-    let [from, to] = [from, to].map(OsStr::from_bytes);
-    match renameat2(&dir, to, &dir, from, libc::RENAME_NOREPLACE) {
-        Ok(()) => EntryFailure::Replaced,
-        Err(_) => EntryFailure::Misplaced,
     }
 }
 

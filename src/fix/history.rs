@@ -47,6 +47,7 @@ impl History {
                             }
                         }
                     }
+                    BatchEntry::Move(_) => {}
                     BatchEntry::Retarget(relink) => {
                         let targets = history.relinked.entry((path.0.clone(), relink.name.0)).or_default();
                         targets.extend([relink.old_target.0, relink.new_target.0]);

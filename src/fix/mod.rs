@@ -12,6 +12,7 @@ pub mod history;
 mod in_order;
 pub mod journal;
 pub mod listing;
+pub mod moving;
 pub mod new_names;
 pub mod original_name_xattr;
 pub mod plan;

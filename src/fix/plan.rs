@@ -377,6 +377,18 @@ pub fn name_objection(name: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Why an entry with the name `old` cannot get the new name `new`; `None` if it can. It may be a path below the directory, for a file in
+/// whose name backslashes separate names.
+pub fn new_name_objection(old: &[u8], kind: FileKind, new: &[u8]) -> Option<&'static str> {
+    if !new.contains(&b'/') || !old.contains(&b'\\') {
+        return name_objection(new);
+    }
+    if kind != FileKind::File {
+        return Some("is a path, and only files move into other directories");
+    }
+    new.split(|&byte| byte == b'/').find_map(name_objection)
+}
+
 impl FileKind {
     /// The type in `st_mode` of stat(2); `None` for a type that Linux does not have.
     pub const fn from_mode(mode: u32) -> Option<Self> {

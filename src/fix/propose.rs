@@ -19,6 +19,7 @@ pub mod map;
 mod meanings;
 mod parts;
 mod root_set;
+mod separators;
 mod spill;
 
 use std::cell::{Cell, RefCell};

@@ -140,6 +140,7 @@ fn count_unfinished(
                 group.progress(&*dir).is_ok_and(|progress| progress.is_some_and(|at| at.done == end))
             }
             BatchEntry::Retarget(relink) => relink.is_finished(&*dir, direction).unwrap_or(false),
+            BatchEntry::Move(moved) => moved.is_finished(&*dir, direction).unwrap_or(false),
         });
         count += if is_finished { 0 } else { entry.lines() as u64 };
     }

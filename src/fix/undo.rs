@@ -58,7 +58,7 @@ pub fn undo(
         // A group that failed may have left an entry under the temporary name.
         let has_temp_name = |at: usize| match &batch.entries[at] {
             BatchEntry::Rename(group) => group.temp_name.is_some(),
-            BatchEntry::Retarget(_) => false,
+            BatchEntry::Retarget(_) | BatchEntry::Move(_) => false,
         };
         let wanted = |at: usize| match (&state.undone, &state.done) {
             (Some(failed), _) => has_failed(failed, at),

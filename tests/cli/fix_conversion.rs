@@ -1,7 +1,7 @@
 //! `namegate fix plan` with conversions of the user: `--map`, `--transliterate`, `--replacement`.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -177,4 +177,60 @@ fn a_pair_of_encodings_is_forced_on_every_name_that_can_be_such_text() {
         assert_eq!(status(&output), 2, "{pair}");
         assert!(stderr(&output).contains(error), "{pair}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn a_backslash_that_was_a_separator_becomes_a_directory_and_only_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("tree");
+    make(
+        &root,
+        &[br"dir\sub\file", b"dir\\caf\xE9", br"here\x", br"C:\x", br"..\x", br"end\", br"file\x", b"file"],
+    );
+    fs::create_dir(root.join("here")).unwrap();
+    fs::create_dir(root.join(r"a\b")).unwrap();
+    fs::write(root.join("here").join("x"), "").unwrap();
+    assert_eq!(new_names(&root, &["--profile", "utf8", "--encoding", "latin1"]).len(), 1, "the bytes alone");
+    let options = ["--profile", "utf8", "--encoding", "latin1", "--decode", "backslash"];
+    let (header, renames) = planned(&root, &options);
+    assert_eq!(header.decode, ["backslash"]);
+    let found: BTreeMap<_, _> =
+        renames.iter().map(|(old, rename)| (old.clone(), rename.new.clone())).collect();
+    assert_eq!(found, pairs(&[(br"dir\sub\file", "dir/sub/file"), (b"dir\\caf\xE9", "dir/café")]));
+    let rename = &renames[br"dir\sub\file".as_slice()];
+    assert_eq!((&*rename.reading, rename.confidence), ("decode backslash", Confidence::Likely));
+    assert_eq!(renames[b"dir\\caf\xE9".as_slice()].reading, "windows-1252, decode backslash");
+
+    let plan = dir.path().join("plan");
+    let file = ["fix", "plan", "-o", plan.to_str().unwrap(), root.to_str().unwrap()];
+    assert_eq!(status(&run(file.iter().chain(&options))), 0);
+    let skipped: BTreeMap<_, _> = Plan::parse(&fs::read(&plan).unwrap())
+        .unwrap()
+        .skipped
+        .into_iter()
+        .map(|skipped| (String::from_utf8(skipped.name).unwrap(), skipped.why))
+        .collect();
+    for (name, why) in [
+        (r"here\x", "here/x exists"),
+        (r"C:\x", "drive"),
+        (r"..\x", "`..`"),
+        (r"end\", "empty"),
+        (r"file\x", "file is in the way"),
+        (r"a\b", "only files"),
+    ] {
+        assert!(skipped[name].contains(why), "{name}: {}", skipped[name]);
+    }
+    let journal = dir.path().join("journal");
+    let before = listing(&root);
+    let apply = ["fix", "apply", plan.to_str().unwrap(), "--yes", "--journal", journal.to_str().unwrap()];
+    let output = run(apply);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(root.join("dir/sub/file").is_file() && root.join("dir/café").is_file());
+    assert_eq!(status(&run(["fix", "undo", journal.to_str().unwrap()])), 0);
+    assert_eq!(listing(&root), before);
+}
+
+/// The names in a directory.
+fn listing(dir: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }

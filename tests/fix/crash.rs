@@ -150,8 +150,12 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let (dir, root) = make_tree(TREE);
-        let plan = plan(&root, RENAMES);
+        Self::with(TREE, RENAMES)
+    }
+
+    fn with(tree: &[&[u8]], renames: &[(&[u8], &str)]) -> Self {
+        let (dir, root) = make_tree(tree);
+        let plan = plan(&root, renames);
         fs::write(dir.path().join("plan"), text(&plan)).unwrap();
         Self { before: snapshot(&root), dir, root, plan }
     }
@@ -239,6 +243,57 @@ fn a_run_killed_at_any_point_can_be_resumed_and_undone() {
             at += 1;
         }
         assert!(at > if style.batch_size > RENAMES.len() { 25 } else { 35 }, "only {at} points");
+    }
+}
+
+/// Names in which a backslash was a separator.
+const SEPARATED: &[&[u8]] =
+    &[b"a\\b\\c", b"a\\d", b"old/", b"old\\x", b"e\xFF\\f", b"sub/", b"sub/a\\b", b"link -> a\\d", b"stays"];
+
+const MOVES: &[(&[u8], &str)] = &[
+    (b"sub/a\\b", "a/b"),
+    (b"a\\b\\c", "a/b/c"),
+    (b"a\\d", "a/d"),
+    (b"e\xFF\\f", "e/f"),
+    (b"old\\x", "old/x"),
+];
+
+#[test]
+fn moves_that_are_killed_at_any_point_are_resumed_and_undone_with_their_directories() {
+    let case = || Case::with(SEPARATED, MOVES);
+    let assert_moved = |case: &Case, context: &str| {
+        let now = snapshot(&case.root);
+        for (old, new) in MOVES {
+            let new = if old.starts_with(b"sub/") { format!("sub/{new}") } else { (*new).to_owned() };
+            assert_eq!(now[new.as_bytes()].ino, case.before[*old].ino, "{context}: {new}");
+        }
+        assert_eq!(now.len(), case.before.len() + 4, "{context}: four directories were made");
+        assert_eq!(fs::read_link(case.root.join("link")).unwrap().as_os_str(), "a/d", "{context}");
+    };
+    for style in [PLAIN, KEEPING, ONE_BATCH] {
+        for at in 2.. {
+            let context = format!("batches of {}, killed at point {at}", style.batch_size);
+            let ended = case();
+            let is_killed_here = is_killed("apply", at, style, ended.dir.path());
+            if is_killed_here {
+                ended.finish(style);
+            }
+            assert_moved(&ended, &context);
+            ended.undo();
+            ended.assert_as_before(false, &context);
+            let (taken_back, repeated) = (case(), case());
+            is_killed("apply", at, style, taken_back.dir.path());
+            taken_back.undo();
+            taken_back.assert_as_before(false, &context);
+            apply_plan(&repeated.plan, &repeated.journal(), style.options(), &Recorder::default()).unwrap();
+            let is_undo_killed = is_killed("undo", at, style, repeated.dir.path());
+            repeated.undo();
+            repeated.assert_as_before(false, &context);
+            if !is_killed_here && !is_undo_killed {
+                assert!(at > 15, "only {at} points");
+                break;
+            }
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl<'r> BatchCommitter<'r> {
             let Some(journal) = &self.journal else { return Ok(()) };
             let batch = earlier.read_batch(journal.file(), at)?;
             let has_failed = |at: usize| state.done.iter().flatten().any(|failed| failed.entry == at);
-            let is_rename = |at: usize| matches!(batch.entries[at], BatchEntry::Rename(_));
+            let is_rename = |at: usize| !matches!(batch.entries[at], BatchEntry::Retarget(_));
             let wanted = |at: usize| state.done.is_none() || is_rename(at) && !has_failed(at);
             let times: Vec<_> = batch.directories.iter().map(|dir| (dir.atime, dir.mtime)).collect();
             let times = (self.options.keep_times && state.done.is_none()).then_some(&times[..]);
@@ -100,6 +100,15 @@ impl<'r> BatchCommitter<'r> {
                         if !remains {
                             self.tally.already += group.members.len() as u64;
                             self.record_done(group);
+                        }
+                    }
+                    BatchEntry::Move(moved) => {
+                        if moved.member.born.is_none() {
+                            self.touched.insert(moved.member.inode);
+                        }
+                        if !remains {
+                            self.tally.already += 1;
+                            self.done.insert(moved.member.id);
                         }
                     }
                     BatchEntry::Retarget(relink) if !remains => {
@@ -139,6 +148,10 @@ impl<'r> BatchCommitter<'r> {
                 self.record_done(group);
             }
             BatchEntry::Retarget(_) => self.tally.retargeted += 1,
+            BatchEntry::Move(moved) => {
+                self.tally.renamed += 1;
+                self.done.insert(moved.member.id);
+            }
         }
     }
 

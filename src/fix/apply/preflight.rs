@@ -9,6 +9,7 @@ use super::prepare::BatchPreparer;
 use crate::fix::entry::{EntryFailure, free_name, kind, look_up};
 use crate::fix::group::RenameGroup;
 use crate::fix::listing::listed;
+use crate::fix::moving::look_up_path;
 use crate::fix::plan::{FileKind, InodeTime, Rename, SeenBirth, SeenEntry};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::Hex;
@@ -62,7 +63,7 @@ impl BatchPreparer<'_> {
     /// Reports whether the entry has its new name already.
     fn is_done(&self, dir: &OpenPlanDir, rename: &Rename) -> bool {
         let new = rename.new.as_bytes();
-        let Ok(Some(stat)) = look_up(dir, new) else { return false };
+        let Ok(Some(stat)) = look_up_path(dir, new) else { return false };
         // A link with a new target is another inode; its target identifies it.
         let has_new_target = || {
             let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;

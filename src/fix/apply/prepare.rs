@@ -82,6 +82,7 @@ impl PreparedBatch {
         match &mut entry {
             BatchEntry::Rename(group) => group.directory = index,
             BatchEntry::Retarget(relink) => relink.directory = index,
+            BatchEntry::Move(moved) => moved.directory = index,
         }
         self.entries.push(entry);
     }
@@ -126,6 +127,8 @@ pub(super) struct BatchPreparer<'r> {
     /// Files without a birth time whose change time this plan may have set, because it renamed another name of theirs, or tried
     /// to.
     pub(super) touched: HashSet<u64>,
+    /// The names of directories that files move into, and that other renames of this directory change.
+    pub(super) unsettled: HashSet<Vec<u8>>,
 }
 
 impl<'r> BatchPreparer<'r> {
@@ -142,6 +145,7 @@ impl<'r> BatchPreparer<'r> {
             batch: PreparedBatch::default(),
             ids: PreparedIds { done: committer.done.clone(), left_out: IdSet::default() },
             touched: committer.touched.clone(),
+            unsettled: HashSet::new(),
         }
     }
 
@@ -178,6 +182,7 @@ impl<'r> BatchPreparer<'r> {
     ) -> io::Result<ControlFlow<()>> {
         let PlanDirectory { path, inode, .. } = &*found.directory;
         let dir = self.roots.open_directory(path, *inode);
+        self.find_moves(&dir, found)?;
         let mut suspects = self.find_suspects(&dir, found)?;
         let renames = std::mem::take(&mut suspects.renames);
         let mut conflicts = std::mem::take(&mut suspects.conflicts);
@@ -265,7 +270,13 @@ impl<'r> BatchPreparer<'r> {
             return;
         }
         let checked = match dir {
-            Ok(dir) => self.check_entries(dir, renames, all).map(|group| (dir, group)),
+            Ok(dir) => {
+                let checked = self.check_entries(dir, renames, all).map(|group| (dir, group));
+                checked.and_then(|(dir, group)| match group {
+                    Some(group) => Ok((dir, Some(self.entry_for(dir, renames, group)?))),
+                    None => Ok((dir, None)),
+                })
+            }
             Err(failure) => Err(failure.clone()),
         };
         let checked = match (checked, conflict) {
@@ -273,8 +284,8 @@ impl<'r> BatchPreparer<'r> {
             (checked, _) => checked,
         };
         match checked {
-            Ok((dir, Some(group))) => {
-                self.batch.add(directory, Arc::clone(dir), BatchEntry::Rename(group));
+            Ok((dir, Some(entry))) => {
+                self.batch.add(directory, Arc::clone(dir), entry);
             }
             Ok((_, None)) => {
                 self.batch.already += renames.len() as u64;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{JournalRecord, RenderedRecords};
 use crate::fix::group::{GroupMember, RenameGroup};
+use crate::fix::moving::Move;
 use crate::fix::plan::{FileKind, InodeTime, name_objection};
 use crate::fix::relink::Relink;
 use crate::json::Base64;
@@ -43,6 +44,8 @@ pub enum BatchEntry {
     Rename(RenameGroup),
     /// A new target for a symbolic link.
     Retarget(Relink),
+    /// A file that moves into other directories.
+    Move(Move),
 }
 
 impl BatchEntry {
@@ -51,6 +54,7 @@ impl BatchEntry {
         match self {
             Self::Rename(group) => group.directory,
             Self::Retarget(relink) => relink.directory,
+            Self::Move(moved) => moved.directory,
         }
     }
 
@@ -59,6 +63,8 @@ impl BatchEntry {
         match self {
             Self::Rename(group) => group.members.iter().any(|member| member.kind == FileKind::Directory),
             Self::Retarget(_) => true,
+            // Only files move.
+            Self::Move(_) => false,
         }
     }
 
@@ -66,7 +72,7 @@ impl BatchEntry {
     pub fn lines(&self) -> usize {
         match self {
             Self::Rename(group) => group.members.len(),
-            Self::Retarget(_) => 1,
+            Self::Retarget(_) | Self::Move(_) => 1,
         }
     }
 }
@@ -89,6 +95,7 @@ impl JournalBatch {
             rendered.push(&match entry {
                 BatchEntry::Rename(group) => JournalRecord::Rename(Cow::Borrowed(group)),
                 BatchEntry::Retarget(relink) => JournalRecord::Retarget(Cow::Borrowed(relink)),
+                BatchEntry::Move(moved) => JournalRecord::Move(Cow::Borrowed(moved)),
             });
         }
         rendered
@@ -121,6 +128,14 @@ impl JournalBatch {
                     return None;
                 }
                 BatchEntry::Retarget(relink.into_owned())
+            }
+            JournalRecord::Move(moved) => {
+                let names = moved.into.iter().chain([&moved.member.old, &moved.member.new]);
+                let is_valid = (1..=moved.into.len()).contains(&moved.missing) || moved.missing == 0;
+                if moved.into.is_empty() || !is_valid || names.into_iter().any(|name| !is_name(name)) {
+                    return None;
+                }
+                BatchEntry::Move(moved.into_owned())
             }
             _ => return None,
         };

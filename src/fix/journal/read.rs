@@ -215,7 +215,8 @@ impl JournalContents {
             JournalRecord::Journal(_)
             | JournalRecord::Directory(_)
             | JournalRecord::Rename(_)
-            | JournalRecord::Retarget(_) => {
+            | JournalRecord::Retarget(_)
+            | JournalRecord::Move(_) => {
                 return None;
             }
         }

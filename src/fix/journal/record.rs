@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::BatchDirectory;
 use crate::fix::group::{GroupMember, RenameGroup};
+use crate::fix::moving::Move;
 use crate::fix::plan::{FileKind, InodeTime, PlanRoot};
 use crate::fix::relink::Relink;
 use crate::json::{Base64, Hex};
@@ -22,14 +23,14 @@ use crate::progress::Remaining;
 pub enum JournalRecord<'r> {
     /// The first record, which describes the run.
     Journal(JournalHeader),
-    /// The start of a batch. Its `Directory`, `Rename` and `Retarget` records follow, and are on the disk before any of them is
+    /// The start of a batch. Its `Directory`, `Rename`, `Retarget` and `Move` records follow, and are on the disk before any of them is
     /// executed.
     Batch {
         /// The number, from 1.
         number: u64,
         /// How many `Directory` records follow.
         directories: usize,
-        /// How many `Rename` and `Retarget` records follow.
+        /// How many `Rename`, `Retarget` and `Move` records follow.
         entries: usize,
     },
     /// A directory of the batch.
@@ -38,6 +39,8 @@ pub enum JournalRecord<'r> {
     Rename(Cow<'r, RenameGroup>),
     /// A new target for a symbolic link.
     Retarget(Cow<'r, Relink>),
+    /// A file that moves into other directories.
+    Move(Cow<'r, Move>),
     /// The batch is executed, except for the given entries.
     Done {
         /// The batch.
@@ -113,7 +116,7 @@ pub struct JournalHeader {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedEntry {
-    /// The index of the `Rename` or `Retarget` record in the batch.
+    /// The index of the `Rename`, `Retarget` or `Move` record in the batch.
     pub entry: usize,
     /// The reason, in a sentence.
     pub reason: String,

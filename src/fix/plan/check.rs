@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Rename, name_objection};
+use super::{Rename, new_name_objection};
 use crate::name::display::display;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Policy, Verdict};
@@ -61,9 +61,17 @@ pub fn check_renames(policy: Option<&Policy>, listing: &[&[u8]], renames: &[&Ren
 /// Checks a new name by itself; returns why it is impossible.
 pub fn check_new_name(policy: Option<&Policy>, rename: &Rename) -> Option<String> {
     let (old, new) = (&rename.old, rename.new.as_bytes());
-    if let Some(why) = name_objection(new) {
+    if let Some(why) = new_name_objection(old, rename.entry.kind, new) {
         return Some(format!("the new name {why}"));
     }
+    if new.contains(&b'/') {
+        return new.split(|&byte| byte == b'/').find_map(|part| check_part(policy, old, part));
+    }
+    check_part(policy, old, new)
+}
+
+/// Checks a new name, or a name in a new path.
+fn check_part(policy: Option<&Policy>, old: &[u8], new: &[u8]) -> Option<String> {
     if new.len() > NAME_MAX.max(old.len()) {
         return Some(format!("the new name has {} bytes; the limit is {NAME_MAX}", new.len()));
     }

@@ -15,7 +15,7 @@ use super::line::{
 };
 use super::{
     MAX_HEADER_BYTES, MAX_LINE_BYTES, OLDEST_VERSION, Plan, PlanDirectory, PlanHeader, Rename, Retarget,
-    Skipped, VERSION, components, name_objection, path_objection,
+    Skipped, VERSION, components, name_objection, new_name_objection, path_objection,
 };
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
@@ -334,7 +334,7 @@ impl PlanParser {
         let directory = self.directory(&line, &old)?;
         let entry = self.keep(line.entry())?;
         let new = line.new.into_owned();
-        if let Some(why) = name_objection(new.as_bytes()) {
+        if let Some(why) = new_name_objection(&old, entry.kind, new.as_bytes()) {
             return self.fail(format_args!("the new name {} {why}", quoted(new.as_bytes())));
         }
         if new.as_bytes() == old {

@@ -44,7 +44,12 @@ pub struct ConvertedName {
 impl NameConversion {
     /// Reports whether a name in UTF-8 is converted.
     pub fn converts(&self, name: &str) -> bool {
-        self.read_again(name).is_some() || self.apply(name).is_some()
+        self.separates(name) || self.read_again(name).is_some() || self.apply(name).is_some()
+    }
+
+    /// Reports whether the name becomes a path.
+    pub fn separates(&self, name: &str) -> bool {
+        name.contains('\\') && self.decodes.contains(&EncodedText::Backslash)
     }
 
     /// The text of a name in UTF-8 that was read in the wrong encoding that the user named; `None` for another name.

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::PlanSettings;
-use super::meanings::{EncodingEvidence, NameMeanings};
+use super::meanings::{EncodingEvidence, MeantTexts, NameMeanings};
 use super::parts::Distinct;
+use super::separators::{SeparatedPath, separate};
 use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
@@ -32,6 +33,8 @@ struct Suggestions<'d> {
     check: DirectoryCheck<'d>,
     meanings: NameMeanings<'d>,
     repairs: BTreeMap<usize, SuggestedName>,
+    /// The paths that names stand for, or why they stand for none.
+    paths: BTreeMap<usize, Result<SeparatedPath, String>>,
     broken: RulesByName,
     /// Names that the target would still merge with another name, each with one of these.
     merging: BTreeMap<usize, Vec<u8>>,
@@ -243,7 +246,7 @@ impl<'p> NameProposer<'p> {
         let &Self { policy, settings, jobs, .. } = self;
         let broken = RulesByName::take(&mut check);
         let mut meanings = NameMeanings::none(settings);
-        let (mut repairs, mut merging) = (BTreeMap::new(), BTreeMap::new());
+        let (mut repairs, mut merging, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut is_uncertain = false;
         if check.is_listed() {
             let names = &check.names[..check.checked];
@@ -252,6 +255,7 @@ impl<'p> NameProposer<'p> {
             let (read, texts) = NameMeanings::read(names, settings, evidence, &is_mojibake, jobs);
             is_uncertain = !batch.in_repository && read.have_guesses(&texts);
             meanings = read;
+            paths = self.separate(names, &texts);
             let are_compared = !matches!(others, OtherNames::Ignored);
             repairs = match others {
                 OtherNames::InBatch => check.suggested_names_for_meanings(policy, texts),
@@ -260,6 +264,7 @@ impl<'p> NameProposer<'p> {
                 }
                 OtherNames::Ignored => check.suggested_names_for_meanings_alone(policy, texts),
             };
+            repairs.retain(|at, _| !paths.contains_key(at));
             if are_compared {
                 let mut after: Vec<&[u8]> = check.names.clone();
                 for (&at, repair) in &repairs {
@@ -269,9 +274,32 @@ impl<'p> NameProposer<'p> {
             }
         }
         let in_repository = batch.in_repository;
-        let suggestions = Suggestions { policy, check, meanings, repairs, broken, merging, in_repository };
+        let suggestions =
+            Suggestions { policy, check, meanings, repairs, paths, broken, merging, in_repository };
         let left_out = self.advice.map_or(0, |advice| suggestions.count_left_out(advice));
         DirectoryProposals { suggestions: Some(suggestions), is_uncertain, left_out }
+    }
+}
+
+impl NameProposer<'_> {
+    /// The paths that names stand for, by the indexes of the names.
+    fn separate(
+        &self,
+        names: &[&[u8]],
+        texts: &MeantTexts,
+    ) -> BTreeMap<usize, Result<SeparatedPath, String>> {
+        let paths = names.iter().zip(texts).enumerate().filter_map(|(at, (name, text))| {
+            let (text, confidence) = match text {
+                Some((text, confidence)) => (&**text, *confidence),
+                None => (std::str::from_utf8(name).ok()?, Confidence::Certain),
+            };
+            let wanted = self.settings.conversion.separates(text).then(|| separate(self.policy, text))?;
+            Some((
+                at,
+                wanted.map(|path| SeparatedPath { confidence: path.confidence.max(confidence), ..path }),
+            ))
+        });
+        paths.collect()
     }
 }
 
@@ -351,6 +379,7 @@ impl Suggestions<'_> {
         }
         self.merging.contains_key(&at)
             || self.repairs.contains_key(&at)
+            || self.paths.contains_key(&at)
             || broken.is_some_and(|broken| broken.has_error)
     }
 
@@ -372,6 +401,18 @@ impl Suggestions<'_> {
             let why =
                 format!("the target cannot tell it and {} apart, and no free name was found", display(other));
             return skip(reasons, why);
+        }
+        match self.paths.get(&at) {
+            Some(Ok(path)) => {
+                return Some(NameProposal::Rename(self.meanings.path_proposal(
+                    at,
+                    name,
+                    path.clone(),
+                    reasons,
+                )));
+            }
+            Some(Err(why)) => return skip(reasons, why.clone()),
+            None => {}
         }
         match self.repairs.get(&at) {
             Some(repair) => {

@@ -1,5 +1,5 @@
 //! Text that a program encoded in a name: percent-encoding (RFC 3986), encoded words of mail (RFC 2047) and parameters (RFC 2231), and
-//! character references of HTML. Decoded only on request: no name shows whether its owner meant the text as it is.
+//! character references of HTML, and backslashes that separated names. Decoded only on request: no name shows whether its owner meant the text as it is.
 
 use clap::ValueEnum;
 use data_encoding::BASE64_NOPAD;
@@ -15,6 +15,8 @@ pub enum EncodedText {
     Mime,
     /// `&amp;` as `&`, `&#233;` as `é`
     Html,
+    /// `dir\sub\file` as the file `file` in the directory `dir/sub`, which is made
+    Backslash,
 }
 
 /// The references by name of the characters that names have most often (HTML Living Standard, section 13.5).
@@ -59,6 +61,7 @@ impl EncodedText {
             Self::Percent => "percent",
             Self::Mime => "mime",
             Self::Html => "html",
+            Self::Backslash => "backslash",
         }
     }
 
@@ -68,6 +71,8 @@ impl EncodedText {
             Self::Percent => String::from_utf8(percent(name)?).ok(),
             Self::Mime => parameter(name).or_else(|| words(name)),
             Self::Html => references(name),
+            // It becomes a path: `separators`.
+            Self::Backslash => None,
         };
         decoded.filter(|text| text != name && !text.contains(|c: char| c == '/' || c.is_control()))
     }

@@ -99,13 +99,19 @@ impl<'r> LineMaker<'r> {
             }
             NameProposal::Rename(proposal) => proposal,
         };
+        let skip = |proposal: Proposal, why| {
+            let unplanned = Unplanned { name: proposal.old, reasons: proposal.reasons, why };
+            Some(skipped_record(tag::SKIPPED, &unplanned.into_skipped(directory)))
+        };
         match opened.look_up(&proposal.old) {
-            Ok(Some(entry)) => Some(rename_record(&proposal.into_rename(directory, entry))),
-            Ok(None) => {
-                let why = "a file system is mounted on it; unmount it first".to_owned();
-                let unplanned = Unplanned { name: proposal.old, reasons: proposal.reasons, why };
-                Some(skipped_record(tag::SKIPPED, &unplanned.into_skipped(directory)))
+            Ok(Some(entry)) if proposal.new.contains('/') => {
+                match opened.obstacle(&proposal.old, &entry, &proposal.new) {
+                    Some(why) => skip(proposal, why),
+                    None => Some(rename_record(&proposal.into_rename(directory, entry))),
+                }
             }
+            Ok(Some(entry)) => Some(rename_record(&proposal.into_rename(directory, entry))),
+            Ok(None) => skip(proposal, "a file system is mounted on it; unmount it first".to_owned()),
             Err(Errno::ENOENT) => None,
             Err(error) => {
                 let path = PathBuf::from(OsStr::from_bytes(&path_in(&directory.path, &proposal.old)));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::PlanSettings;
 use super::directory::{EarlierNames, Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
+use super::separators::SeparatedPath;
 use crate::fix::plan::Alternative;
 use crate::name::misread::{self, Reread};
 use crate::name::normalize::to_form;
@@ -229,6 +230,32 @@ impl<'s> NameMeanings<'s> {
             }
         }
         Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// The proposal of the path that a name stands for.
+    pub(super) fn path_proposal(
+        &self,
+        at: usize,
+        name: &[u8],
+        SeparatedPath { path, confidence }: SeparatedPath,
+        reasons: Vec<RuleId>,
+    ) -> Proposal {
+        let (mut steps, mut evidence) = (Vec::new(), None);
+        if let Some(MeaningSource { decoded, conversion }) = self.source(at) {
+            match decoded {
+                DecodedText::Bytes(explanation, _) => {
+                    steps.push(explanation.to_string());
+                    evidence = Some(self.evidence.description.clone());
+                }
+                DecodedText::ReadAgain(reread) => steps.push(reread.to_string()),
+                DecodedText::Misread(read) => steps.push(describe_steps(read)),
+                DecodedText::Name => {}
+            }
+            steps.extend(Some(conversion.clone()).filter(|conversion| !conversion.is_empty()));
+        }
+        steps.push("decode backslash".to_owned());
+        let (old, reading, alternatives) = (name.to_vec(), steps.join(", "), Vec::new());
+        Proposal { old, new: path, reasons, confidence, reading, evidence, alternatives }
     }
 
     /// Why there is no new name for `name`, if it is too long.

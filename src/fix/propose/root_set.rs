@@ -14,9 +14,12 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{Mode, fstat};
 
+use crate::fix::entry::EntryFailure;
+use crate::fix::moving::count_missing;
 use crate::fix::plan::{
     FileHandle, FileKind, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
 };
+use crate::name::display::display;
 use crate::source::SourceEvent;
 use crate::source::scope::Exclude;
 use crate::source::tree::read_directory;
@@ -266,6 +269,22 @@ impl OpenedDirectory {
             size: found.size,
         });
         Ok(Some(SeenEntry { inode: found.ino, ctime: found.ctime.into(), kind, birth }))
+    }
+
+    /// Why the entry `old`, which is `entry`, cannot move to the path `new` below the directory; `None` if it can.
+    pub(super) fn obstacle(&self, old: &[u8], entry: &SeenEntry, new: &str) -> Option<String> {
+        if entry.kind != FileKind::File {
+            return Some(
+                "backslashes separate names in it, and only files move into other directories".to_owned(),
+            );
+        }
+        let new = new.as_bytes();
+        let owner = stat::at(&self.fd, OsStr::from_bytes(old)).map_or(0, |stat| stat.uid);
+        match count_missing(&self.fd, new, owner) {
+            Ok(_) => None,
+            Err(EntryFailure::Taken) => Some(format!("{} exists", display(new))),
+            Err(failure) => Some(failure.to_string()),
+        }
     }
 
     fn open_for_reading(&self) -> Result<OwnedFd, Errno> {
