@@ -70,6 +70,7 @@ impl MountSession {
                 let wishes = Wishes { flags, max_transfer, ..wishes };
                 let session = wire::Session::begin(requests, &wishes, state, rings)?;
                 core.agreed(session.granted(), &wishes);
+                core.server.tree.number_apart();
                 if session.has_rings() {
                     core.use_rings();
                 }
@@ -98,6 +99,7 @@ impl MountSession {
         outstanding: Vec<Outstanding>,
     ) -> io::Result<(Self, OwnedFd)> {
         let session = wire::Session::resume(state, inherited, outstanding)?;
+        core.server.tree.number_apart();
         let granted = session.granted();
         // What is not in use was logged by the first server.
         core.agreed(

@@ -66,7 +66,7 @@ impl Passthrough {
         let mut stat = fstat(fd)?;
         node.note_mode(stat.st_mode);
         if node.id != NodeId::ROOT {
-            stat.st_ino = node.id.0;
+            stat.st_ino = self.nodes.small_numbers.shown(node.id);
         }
         Ok(stat)
     }

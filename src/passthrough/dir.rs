@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::budget::DescriptorShare;
 use super::cached_version::{CachedVersion, is_settled};
+use super::dir_offset::Offsets;
 use super::node::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::state::{OpenData, OpenRecord};
@@ -42,6 +43,38 @@ struct EntryStream {
     filled: Range<usize>,
     /// Directory offset of `filled.start`.
     position: u64,
+    /// That for clients.
+    shown: u64,
+    /// Known after the first entry was read.
+    offsets: Option<Offsets>,
+}
+
+impl EntryStream {
+    /// At a position for clients, with nothing read.
+    fn at(shown: u64) -> Self {
+        Self { buffer: Vec::new(), filled: 0..0, position: 0, shown, offsets: None }
+    }
+
+    /// Continues at an offset for clients.
+    fn seek(&mut self, file: &File, shown: u64) -> Result<()> {
+        let to = |position: u64| {
+            // A value of d_off is opaque: the kernel's u64 and its off_t are the same bits.
+            lseek(file, position as i64, Whence::SeekSet).map(drop)
+        };
+        self.filled = 0..0;
+        if Offsets::is_ambiguous(shown) && self.offsets.is_none() {
+            to(0)?;
+            self.position = 0;
+            self.buffer.resize(BUFFER, 0);
+            let read = directory::read(file, &mut self.buffer)?;
+            let first = directory::first(&self.buffer[..read]);
+            self.offsets = first.map(|(entry, _)| Offsets::of(file, entry.next as u64));
+        }
+        let position = self.offsets.map_or(shown, |offsets| offsets.to_seek(shown));
+        to(position)?;
+        (self.position, self.shown) = (position, shown);
+        Ok(())
+    }
 }
 
 /// An entry of a directory, with its stored name.
@@ -68,20 +101,19 @@ pub(super) const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(
 
 impl OpenDir {
     pub(super) fn new(dir: OwnedFd) -> Self {
-        let stream = EntryStream { buffer: Vec::new(), filled: 0..0, position: 0 };
         Self {
             _record: None,
             file: Arc::new(dir.into()),
             _share: None,
             settled: None,
-            stream: Mutex::new(stream),
+            stream: Mutex::new(EntryStream::at(0)),
         }
     }
 
     /// The open directory that a predecessor has recorded. It may have read entries, so that the position is not known.
     pub(super) fn recovered(dir: OwnedFd, record: OpenRecord, share: Option<DescriptorShare>) -> Self {
-        let stream = EntryStream { buffer: Vec::new(), filled: 0..0, position: u64::MAX };
-        Self { _record: Some(record), _share: share, stream: Mutex::new(stream), ..Self::new(dir) }
+        let stream = Mutex::new(EntryStream::at(u64::MAX));
+        Self { _record: Some(record), _share: share, stream, ..Self::new(dir) }
     }
 
     /// As [`OpenDir::each`], for clients that read some entries at a time: they get the entries before an error, and the error with
@@ -109,13 +141,11 @@ impl OpenDir {
         mut take: impl FnMut(&DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut stream = self.stream.lock();
-        let EntryStream { buffer, filled, position } = &mut *stream;
         // At 0 the directory is read again: rewinddir(3) shows changes.
-        if offset != *position || offset == 0 {
-            // A value of d_off is opaque: the kernel's u64 and its off_t are the same bits.
-            lseek(&self.file, offset as i64, Whence::SeekSet)?;
-            (*filled, *position) = (0..0, offset);
+        if offset != stream.shown || offset == 0 {
+            stream.seek(&self.file, offset)?;
         }
+        let EntryStream { buffer, filled, position, shown, offsets } = &mut *stream;
         buffer.resize(BUFFER, 0);
         loop {
             let Some((entry, len)) = directory::first(&buffer[filled.clone()]) else {
@@ -125,11 +155,15 @@ impl OpenDir {
                 }
                 continue;
             };
-            let next = entry.next as u64;
+            let after = entry.next as u64;
+            let next =
+                offsets.get_or_insert_with(|| Offsets::of(&self.file, after)).for_clients(*position, after);
             let handed = DirEntry { name: entry.name, ino: entry.ino, kind: entry.kind, next };
             match take(&handed) {
                 ControlFlow::Break(()) => return Ok(()),
-                ControlFlow::Continue(()) => (filled.start, *position) = (filled.start + len, next),
+                ControlFlow::Continue(()) => {
+                    (filled.start, *position, *shown) = (filled.start + len, after, next);
+                }
             }
         }
     }

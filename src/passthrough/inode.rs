@@ -21,6 +21,7 @@ use super::node::{
     FOREIGN, FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large,
 };
 use super::revive::InodeNumbers;
+use super::small_numbers::SmallNumbers;
 use super::{ExportedHandles, LookupEntry, Passthrough, PassthroughSettings, Result};
 use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 use crate::sys::handle::{self, KernelHandle, MountId};
@@ -75,6 +76,8 @@ pub(super) struct LookupTable {
 pub(super) struct NodeTable {
     root: Arc<Descriptor>,
     pub(super) root_place: FileId,
+    /// Whether files on other devices get small numbers where they can.
+    pub(super) small_numbers: SmallNumbers,
     /// Id of the mount of the source, if the kernel reports it.
     root_mount: Option<u64>,
     /// The mount for opening handles, if handles can be opened.
@@ -113,6 +116,7 @@ impl NodeTable {
         if let Some(state) = state {
             state.set_root(root.as_raw_fd());
         }
+        let small_numbers = SmallNumbers::of_source(&root)?;
         let root = Descriptor::new(root);
         let place = FileId::from_stat(&stat);
         let node = TrackedNode {
@@ -128,6 +132,7 @@ impl NodeTable {
         known.nodes.insert(NodeId::ROOT.0, LookupCount { node: Arc::new(node), lookups: 1 });
         let budget = Budget::new();
         Ok(Self {
+            small_numbers,
             root_mount: mount_of(&root),
             root,
             root_place: place,
@@ -349,7 +354,7 @@ impl NodeTable {
         if let Some(node) = noted {
             self.note_handle(&node, generation);
         }
-        stat.st_ino = id.0;
+        stat.st_ino = self.small_numbers.shown(id);
         Ok(LookupEntry { node: id, generation, stat })
     }
 

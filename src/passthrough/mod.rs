@@ -17,6 +17,7 @@ mod create;
 mod credentials;
 mod descriptors;
 mod dir;
+mod dir_offset;
 mod file;
 mod handle;
 mod handle_key;
@@ -31,6 +32,7 @@ mod path;
 mod remove;
 mod revive;
 mod set_id;
+mod small_numbers;
 mod spelling;
 mod successor;
 #[cfg(test)]
@@ -81,7 +83,7 @@ pub struct LookupEntry {
     pub node: NodeId,
     /// Distinguishes files that had the same node id at different times.
     pub generation: u32,
-    /// Its attributes, with the node id as inode number.
+    /// Its attributes, with the inode number that clients see.
     pub stat: FileStat,
 }
 
@@ -162,6 +164,11 @@ impl Passthrough {
     /// Whether the source is on a network or user-space file system, where every call may wait for a server.
     pub fn is_remote(&self) -> bool {
         self.is_remote
+    }
+
+    /// Lets inode numbers differ from node ids, so that those of other file systems below the source can be small.
+    pub fn number_apart(&self) {
+        self.nodes.small_numbers.set_apart();
     }
 
     /// Number of nodes in the lookup table.

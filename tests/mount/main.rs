@@ -33,6 +33,7 @@ mod normalize;
 mod one_check;
 mod ownership;
 mod privileged;
+mod programs_32_bit;
 mod reload;
 mod repair;
 mod rings;
