@@ -12,6 +12,9 @@ use crate::service::control::{ControlRequest, ReloadOutcome};
 const EXAMPLES: &str = "\
 The mode changes at once and lasts until the mount ends. A reload does not change it back.
 
+Do not mirror or synchronize to a mount in mode repair: a program such as `rsync --delete` finds
+other names than it wrote, and removes the files.
+
 Examples:
   namegate mode permissive share    # let every name through, and record it
   namegate mode repair share        # store the nearest valid name instead

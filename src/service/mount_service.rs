@@ -90,6 +90,9 @@ impl MountService {
         };
         let after = ServeConfig::new(gate, settings);
         let before = self.handle.swap(after.clone()).ok_or("the mount has ended")?;
+        if before.gate.mode() != after.gate.mode() {
+            warn_of_mode(after.gate.mode());
+        }
         let policy = |config: &ServeConfig| ActivePolicy::from_policy(config.gate.policy()).to_string();
         let (old, new) = (policy(&before), policy(&after));
         let mut changed = if old == new { Vec::new() } else { vec![format!("policy: {new} (was {old})")] };
@@ -215,5 +218,15 @@ impl ControlHandler for MountService {
             counters: self.metrics.snapshot(),
             refusals: self.recent.last(),
         }
+    }
+}
+
+/// Warns of a mode in which programs that synchronize lose files.
+pub(super) fn warn_of_mode(mode: Mode) {
+    if mode == Mode::Repairing {
+        log::warn!(
+            "mode repair: do not mirror or synchronize to this mount: `rsync --delete` and the like find other names than they wrote, \
+             and remove the files; for them use mode enforcing, and `namegate fix` in the tree that is copied"
+        );
     }
 }

@@ -14,7 +14,7 @@ use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSock
 use super::detach::{DaemonRole, ReadySender, divide};
 use super::holder::{HANDED_OVER, QUIET, hold};
 use super::mount_config::MountConfig;
-use super::mount_service::{MountService, mode_by_hand};
+use super::mount_service::{MountService, mode_by_hand, warn_of_mode};
 use super::notify::ServiceManager;
 use super::predecessor::Predecessor;
 use super::signals::{ServerSignals, SignalRequest};
@@ -135,6 +135,9 @@ fn serve_after(
         }
     };
     let mounted = mounted.map_err(ServeError::new)?;
+    if inherited.is_none() {
+        warn_of_mode(config.serve.gate.mode());
+    }
     let _outlets = outlets.start().map_err(ServeError::new)?;
     if let Some(ready) = ready {
         ready.detach().map_err(|error| ServeError::new(format!("cannot go into the background: {error}")))?;

@@ -73,7 +73,8 @@ impl Choices for Mode {
         choice(
             "repair",
             Self::Repairing,
-            "Create the nearest valid name and record it; refuse names that are not UTF-8 or too long",
+            "Create the nearest valid name and record it; refuse names that are not UTF-8 or too long. Not for programs that \
+             synchronize: `rsync --delete` removes files that were stored by another name",
         ),
     ];
 }

@@ -6,9 +6,11 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
@@ -167,4 +169,22 @@ fn the_set_of_substitutes_can_be_chosen() {
         assert_eq!(listed(&mounted.backing()), [stored.as_bytes()], "{set}");
         assert_eq!(fs::read(mounted.mnt().join("a:b")).unwrap(), set.as_bytes());
     }
+}
+
+#[test]
+fn a_mount_that_repairs_warns_of_programs_that_synchronize() {
+    const WARNING: &str = "do not mirror or synchronize to this mount";
+    let Some(mut mounted) = repairing(&[]) else { return };
+    mounted.signal(Signal::SIGTERM);
+    let (status, said) = mounted.ended();
+    assert_eq!((status.code(), said.matches(WARNING).count()), (Some(0), 1), "{said}");
+    let Some(mut mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+    for mode in ["repair", "repair", "enforcing"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        command.args(["mode", mode]).arg(mounted.mnt()).env("NAMEGATE_RUNTIME_DIR", mounted.run_directory());
+        assert!(command.output().unwrap().status.success());
+    }
+    mounted.signal(Signal::SIGTERM);
+    let (_, said) = mounted.ended();
+    assert_eq!(said.matches(WARNING).count(), 1, "{said}");
 }
