@@ -13,8 +13,8 @@ use std::process::{Command, Output};
 use aya::Btf;
 use aya::programs::{Lsm, ProgramError, SchedClassifier};
 use namegate::guard::note::GuardNote;
-use namegate::guard::program::{HOOKS, OBJECT, Program, SLOTS};
-use namegate::guard::table::{GuardScope, encode_devices, table};
+use namegate::guard::program::{HOOKS, OBJECT, Program};
+use namegate::guard::table::{GuardScope, decode_devices, encode_devices, table};
 use namegate::guard::target::GuardTarget;
 use namegate::json::JsonBytes;
 use namegate::policy::automaton::{Automaton, Coverage};
@@ -144,7 +144,7 @@ fn in_the_kernel_the_program_refuses_exactly_what_the_policy_refuses() {
     for (slot, policy) in (0..).zip(&policies) {
         let coverage = Coverage::new(policy);
         let scope = GuardScope { device: 1, root: None, refusal: Some(Errno::EINVAL) };
-        program.set(slot, &table(scope, &Automaton::new(&coverage).unwrap(), b"").unwrap()).unwrap();
+        program.set(slot, &table(1, scope, &Automaton::new(&coverage).unwrap(), b"").unwrap()).unwrap();
         let rules = coverage.covered.iter().map(|rule| ProfileRule::error(rule.test.clone(), "a test"));
         covered.push(rules.fold(Policy::builder(), |builder, rule| builder.rule(rule)).build().unwrap());
     }
@@ -170,7 +170,6 @@ fn in_the_kernel_the_program_refuses_exactly_what_the_policy_refuses() {
 struct PinnedGuards {
     pins: Pins,
     program: Program,
-    devices: Vec<u32>,
 }
 
 impl PinnedGuards {
@@ -178,11 +177,22 @@ impl PinnedGuards {
         let dir = pins.0.path().join("namegate");
         fs::create_dir_all(dir.join("reader")).unwrap();
         let program = Program::new(&dir).map_err(|e| e.to_string())?;
-        Ok(Self { pins, program, devices: vec![0; SLOTS as usize] })
+        Ok(Self { pins, program })
     }
 
     /// A guard of `path` with the policy `windows`, which has counted these numbers.
     fn add(&mut self, slot: u32, path: &Path, refusal: Option<Errno>, counts: [u64; 3]) {
+        self.add_as(u64::from(slot) + 1, slot, path, refusal, false);
+        let counts: Vec<u8> = counts.into_iter().flat_map(u64::to_ne_bytes).collect();
+        self.map("counters").set(slot, &counts).unwrap();
+    }
+
+    fn map(&self, name: &str) -> BpfMap {
+        BpfMap::open(&self.pins.0.path().join("namegate").join(name)).unwrap()
+    }
+
+    /// A guard with the number `id`, which has ended or not.
+    fn add_as(&mut self, id: u64, slot: u32, path: &Path, refusal: Option<Errno>, has_ended: bool) {
         let target = GuardTarget::from_path(path, true).unwrap();
         let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
         let note = GuardNote {
@@ -195,12 +205,35 @@ impl PinnedGuards {
         };
         let scope = GuardScope { device: target.device, root: None, refusal };
         let automaton = Automaton::new(&Coverage::new(&policy)).unwrap();
-        self.program.set(slot, &table(scope, &automaton, &note.to_bytes()).unwrap()).unwrap();
-        self.devices[slot as usize] = target.device;
-        let map = |name: &str| BpfMap::open(&self.pins.0.path().join("namegate").join(name)).unwrap();
-        map("devices").set(0, &encode_devices(&self.devices)).unwrap();
-        let counts: Vec<u8> = counts.into_iter().flat_map(u64::to_ne_bytes).collect();
-        map("counters").set(slot, &counts).unwrap();
+        let mut table = table(id, scope, &automaton, &note.to_bytes()).unwrap();
+        // Behind three numbers of eight bytes and ten of four.
+        table[64] = has_ended.into();
+        self.program.set(slot, &table).unwrap();
+        let map = self.map("devices");
+        let mut devices = decode_devices(&map.get(0).unwrap());
+        devices[slot as usize] = target.device;
+        map.set(0, &encode_devices(&devices)).unwrap();
+    }
+
+    /// Has the program report names as the guards in these slots do, or says why this kernel cannot.
+    fn report(&mut self, slots_and_names: &[(u32, &[u8])]) -> Result<(), String> {
+        let report: &mut SchedClassifier =
+            self.program.object.program_mut("report_name").unwrap().try_into().unwrap();
+        match report.load() {
+            Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
+            Err(e) => return Err(format!("this kernel cannot report without a hook: {e}")),
+        }
+        let report = report.fd().unwrap().as_fd();
+        for (slot, name) in slots_and_names {
+            assert_eq!(test_run(report, &question(*slot, name)).unwrap(), 0);
+        }
+        Ok(())
+    }
+
+    /// Reports whether this machine would run programs on its hooks, so that `guard on` goes on with these guards. In scripts,
+    /// `$modules` makes the list of security modules visible.
+    fn can_be_turned_on(&self, dir: &Path) -> bool {
+        self.run(dir, "$modules 2>/dev/null; grep -q bpf /sys/kernel/security/lsm").status.success()
     }
 
     /// Runs a shell script where these guards are the guards of the machine, with the program as `$namegate` and `dir` as `$dir`.
@@ -209,6 +242,7 @@ impl PinnedGuards {
         let mut shell = Command::new("unshare");
         shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         shell.env("pins", self.pins.0.path()).env("dir", dir).env("namegate", env!("CARGO_BIN_EXE_namegate"));
+        shell.env("modules", "mount -t securityfs securityfs /sys/kernel/security");
         shell.env("NAMEGATE_RUNTIME_DIR", dir).env_remove("RUST_LOG").output().unwrap()
     }
 }
@@ -281,8 +315,15 @@ fn status_and_list_show_the_guards_and_off_ends_them() {
     ));
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("no guard is on for /nowhere; there are guards for: "), "{said}");
-    assert!(lines[1].starts_with("guard off: ") && lines[1].ends_with("/tree"), "{said}");
-    assert!(lines[2].starts_with("guard off: ") && lines[2].ends_with("/au\\u{1B}dit"), "{said}");
+    assert!(
+        lines[1].starts_with("guard off: ")
+            && lines[1].ends_with("/tree (7 refused, 0 audited; 1 event lost)"),
+        "{said}"
+    );
+    assert!(
+        lines[2].starts_with("guard off: ") && lines[2].contains("/au\\u{1B}dit (0 refused, 5 aud"),
+        "{said}"
+    );
     assert_eq!(lines[3..], ["no guard is on"], "nothing is pinned any more: {said}");
 }
 
@@ -323,4 +364,174 @@ fn mounts_and_watches_tell_of_guards_beside_them() {
         said.contains(&format!("guard on {tree}: enforcing, 7 refused (0.0/s), 0 audited (0.0/s)")),
         "{said}"
     );
+}
+
+/// The lines of a file of JSON Lines.
+fn json_lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Starts a reader of events, waits until it has written as many as `$1` says, and ends it. Its output is in `$dir/out`.
+const READ_EVENTS: &str = r#"read_events() {
+    rm -f $dir/out $dir/audit; touch $dir/out
+    $namegate guard events --json --audit $dir/audit >$dir/out 2>$dir/log & reader=$!
+    i=0; until [ "$(wc -l <$dir/out)" -ge "$1" ]; do i=$((i + 1)); [ $i -lt 600 ] || exit 97; sleep 0.1; done
+    kill $reader; wait $reader
+}
+"#;
+
+#[test]
+fn what_waits_in_the_kernel_is_recorded_or_counted_as_lost_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut guards = match pinned_guards(dir.path()) {
+        Ok(guards) => guards,
+        Err(e) => return println!("SKIPPED: {e}"),
+    };
+    guards.add(0, &dir.path().join("tree"), Some(Errno::EINVAL), [0; 3]);
+    if let Err(e) = guards.report(&[(0, &b"a:b"[..]); 3000]) {
+        return println!("SKIPPED: {e}");
+    }
+    let counts = guards.map("counters").get(0).unwrap();
+    let [refused, lost] = [0, 16].map(|at| u64::from_ne_bytes(counts[at..at + 8].try_into().unwrap()));
+    assert_eq!(refused, 3000);
+    assert!((1500..2500).contains(&lost), "the buffer has room for over a thousand: {lost}");
+    let read = 3000 - lost;
+    let output = guards.run(dir.path(), &format!("{READ_EVENTS} read_events {read}"));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let (out, audit) = (json_lines(&dir.path().join("out")), json_lines(&dir.path().join("audit")));
+    let of_type = |kind: &str| audit.iter().filter(|row| row["type"] == kind).cloned().collect::<Vec<_>>();
+    let (recorded, dropped) = (of_type("refusal"), of_type("dropped"));
+    assert_eq!(
+        (out.len() as u64, recorded.len() as u64, audit.len()),
+        (read, read, recorded.len() + dropped.len())
+    );
+    let by_buffer = |row: &Value| (row["reason"] == "buffer").then(|| row["count"].as_u64().unwrap());
+    assert_eq!(dropped.iter().map(|row| by_buffer(row).unwrap()).sum::<u64>(), lost, "{dropped:?}");
+    assert!(recorded.iter().all(|row| row["rule"] == "reserved-character"), "{:?}", recorded[0]);
+
+    // The next reader has nothing to say of them, and the last ones are counted when nobody will read them.
+    guards.report(&[(0, &b"a:b"[..]); 3]).unwrap();
+    assert_eq!(guards.run(dir.path(), &format!("{READ_EVENTS} read_events 3")).status.code(), Some(1));
+    let audit = json_lines(&dir.path().join("audit"));
+    assert_eq!(audit.iter().map(|row| row["type"].as_str().unwrap()).collect::<Vec<_>>(), ["refusal"; 3]);
+    guards.report(&[(0, b"a:b"), (31, b"x ")]).unwrap();
+    let said = text(&guards.run(dir.path(), "$namegate guard off $dir/tree; $namegate guard off --all"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].contains(&format!("(3,004 refused, 0 audited; {},", lost / 1000)), "{said}");
+    assert_eq!(lines[2..], ["2 events that nobody had read are gone with the last guard"], "{said}");
+}
+
+#[test]
+fn an_event_is_never_reported_under_another_guard_that_took_the_slot() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut guards = match pinned_guards(dir.path()) {
+        Ok(guards) => guards,
+        Err(e) => return println!("SKIPPED: {e}"),
+    };
+    if let Err(e) = guards.report(&[(0, b"a:b"), (0, b"c:d")]) {
+        return println!("SKIPPED: {e}");
+    }
+    fs::create_dir(dir.path().join("next")).unwrap();
+    guards.add_as(77, 0, &dir.path().join("next"), Some(Errno::EINVAL), false);
+    guards.report(&[(0, b"e:f")]).unwrap();
+    let output = guards.run(dir.path(), &format!("{READ_EVENTS} read_events 3; cat $dir/log"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let rows = json_lines(&dir.path().join("audit"));
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["type"] == "refusal").collect();
+    assert_eq!(
+        rows.iter().map(|row| row["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["a:b", "c:d", "e:f"]
+    );
+    for row in &rows[..2] {
+        assert_eq!((&row["parent"], &row["rule"]), (&"\u{2026}".into(), &Value::Null), "{row}");
+    }
+    assert_eq!(rows[2]["rule"], "reserved-character");
+    let out = fs::read_to_string(dir.path().join("out")).unwrap();
+    assert!(!out.contains("/next"), "{out}");
+}
+
+#[test]
+fn off_ends_all_guards_of_a_path_and_on_replaces_what_is_not_there_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut guards = match pinned_guards(dir.path()) {
+        Ok(guards) => guards,
+        Err(e) => return println!("SKIPPED: {e}"),
+    };
+    let tree = dir.path().join("tree");
+    guards.add(3, &tree, None, [0; 3]);
+    guards.add_as(9, 4, &tree, Some(Errno::EPERM), true);
+    let said = text(&guards.run(dir.path(), "$namegate guard status; $namegate list; $namegate guard off $dir/tree; $namegate guard off $dir/tree"));
+    assert_eq!(said.matches("Its file system was unmounted: the guard has ended").count(), 1, "{said}");
+    assert_eq!(said.matches(" guard  ").count(), 3, "one that has ended is not listed: {said}");
+    assert_eq!(said.matches("guard off: ").count(), 3, "{said}");
+    assert!(said.contains("no guard is on for "), "{said}");
+    if !guards.can_be_turned_on(dir.path()) {
+        return println!("SKIPPED: this kernel runs no program on its hooks");
+    }
+
+    // Of the whole file system and named by another path: that one is named, and stays without the option.
+    guards.add(0, &tree, Some(Errno::EPERM), [0; 3]);
+    let output = guards.run(
+        dir.path(),
+        "$modules 2>/dev/null; mkdir $dir/other; $namegate guard on $dir/other --whole-filesystem; echo $?
+        $namegate guard on $dir/other --whole-filesystem --replace; $namegate guard off $dir/tree; $namegate guard status",
+    );
+    let said = text(&output);
+    assert!(
+        said.contains(&format!("guarded as {} already", tree.display())) && said.starts_with("2\n"),
+        "{said}"
+    );
+    assert!(said.contains(&format!("It replaces the guard of {}.", tree.display())), "{said}");
+    assert!(said.contains("guard replaced: ") && said.contains("refuses bad names with EPERM"), "{said}");
+    assert!(said.contains(&format!("no guard is on for {}", tree.display())), "{said}");
+
+    // A directory that was removed and made again.
+    let output = guards.run(
+        dir.path(),
+        "$modules 2>/dev/null; mount -t tmpfs tmpfs $dir/other && mkdir $dir/other/share && $namegate guard on $dir/other/share --enforce
+        for again in 1 2 3; do
+            mkdir $dir/other/new; rmdir $dir/other/share; mv $dir/other/new $dir/other/share
+            $namegate guard on $dir/other/share
+        done
+        $namegate guard off $dir/other/share; $namegate guard off $dir/other/share; umount $dir/other",
+    );
+    let said = text(&output);
+    assert_eq!(said.matches("guard on: ").count(), 4, "{said}");
+    assert_eq!(said.matches("refuses bad names").count(), 4, "the next one enforces, too: {said}");
+    assert_eq!(said.matches("guard off: the directory that was ").count(), 3, "{said}");
+    assert_eq!(
+        (said.matches("guard off: /").count(), said.matches("no guard is on for").count()),
+        (1, 1),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_kernel_that_forbids_the_programs_and_a_directory_of_others_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let pins = match Pins::mount() {
+        Ok(pins) => pins,
+        Err(e) => return println!("SKIPPED: cannot mount a BPF file system: {e}"),
+    };
+    let run = |script: &str| {
+        let mut shell = Command::new("unshare");
+        let script = format!("mount --bind {} /sys/fs/bpf || exit 99; {script}", pins.0.path().display());
+        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        shell.env("namegate", env!("CARGO_BIN_EXE_namegate")).env("dir", dir.path()).output().unwrap()
+    };
+    let output = run("$namegate guard check");
+    let said = text(&output);
+    if output.status.code() == Some(99) {
+        return println!("SKIPPED: there is no /sys/fs/bpf to mount over");
+    }
+    assert!(!said.contains("`namegate guard check`"), "it does not point at itself: {said}");
+    if said.contains("Operation not permitted") {
+        assert!(said.contains("this kernel or its vendor forbids BPF LSM programs"), "{said}");
+        assert!(said.contains("use `namegate mount` or `namegate watch`"), "{said}");
+    }
+    let output =
+        run("mkdir -m 700 /sys/fs/bpf/namegate && chown 65534 /sys/fs/bpf/namegate && $namegate guard check");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("/sys/fs/bpf/namegate does not belong to root alone"), "{said}");
 }

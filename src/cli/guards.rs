@@ -76,7 +76,7 @@ pub(super) fn read_guards() -> Result<Vec<GuardSummary>, String> {
         filesystem: guard.scope.root.is_none().then_some(guard.scope.device),
     };
     let read = || match Guards::open() {
-        Ok(Some(guards)) => Ok(guards.list()?.iter().map(summary).collect()),
+        Ok(Some(guards)) => Ok(guards.list()?.iter().filter(|guard| !guard.has_ended).map(summary).collect()),
         // Without a BPF file system nothing holds a guard.
         Ok(None) | Err(GuardError::NoFileSystem(_)) => Ok(Vec::new()),
         Err(error) => Err(error),

@@ -1,12 +1,12 @@
 //! What the program in the kernel reports: one event for each name that it refuses, or allows to audit it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,9 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::guards::{GuardError, Guards, SlotGuard, inode_in_force};
 use super::note::{GuardNote, covered_policy};
-use crate::policy::{Policy, Verdict};
+use super::program::SLOTS;
+use crate::name::Span;
+use crate::policy::{Policy, Verdict, Violation};
 use crate::sys::bpf::open_pinned;
 use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
@@ -25,6 +27,9 @@ use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 const KEPT: usize = 256;
 /// Maximum length of a path in an event, in bytes.
 const PATH: usize = 1024;
+
+/// What stands for an unknown beginning of a path.
+const CUT: &str = "\u{2026}";
 
 /// The operations, in the order of their numbers.
 const OPERATIONS: [&str; 6] = ["create", "mkdir", "mknod", "symlink", "link", "rename"];
@@ -34,7 +39,8 @@ const OPERATIONS: [&str; 6] = ["create", "mkdir", "mknod", "symlink", "link", "r
 pub struct GuardEvent {
     /// Nanoseconds of the clock CLOCK_MONOTONIC.
     time: u64,
-    slot: u32,
+    /// The number of the guard.
+    guard: u64,
     process: u32,
     user: u32,
     group: u32,
@@ -58,7 +64,7 @@ impl GuardEvent {
         let path = text(60 + KEPT, PATH.min(number(56 + KEPT)? as usize))?;
         Some(Self {
             time: u64::from_ne_bytes(*bytes.first_chunk()?),
-            slot: number(8)?,
+            guard: u64::from_ne_bytes(*text(8, 8)?.first_chunk()?),
             process: number(16)?,
             user: number(20)?,
             group: number(24)?,
@@ -80,7 +86,7 @@ fn directory(mut written: &[u8], is_cut: bool) -> PathBuf {
         names.push(name);
         written = behind;
     }
-    let cut = is_cut.then_some("\u{2026}".as_bytes());
+    let cut = is_cut.then_some(CUT.as_bytes());
     let names: Vec<&[u8]> = cut.into_iter().chain(names.into_iter().rev()).collect();
     OsString::from_vec(names.join(&b'/')).into()
 }
@@ -111,9 +117,10 @@ pub struct EventReader {
     wake: OwnedFd,
     /// The directory of the guards, to notice that others took their place.
     inode: u64,
-    /// By slot, the newest first: a name may have been refused by a policy that was replaced since.
-    known: HashMap<u32, Vec<KnownGuard>>,
-    lost: HashMap<u32, u64>,
+    /// The newest policy first: a name may have been refused by one that was replaced since.
+    known: BTreeMap<u64, Vec<KnownGuard>>,
+    /// When reading began, by the clock of the events.
+    begin: u64,
     _lock: Flock<File>,
 }
 
@@ -129,8 +136,8 @@ impl EventReader {
         let ring = opened.map_err(|e| failed(io::Error::other(e)))?;
         let wake = open_pinned(&path).map_err(failed)?;
         let inode = guards.inode().map_err(failed)?;
-        let mut reader = Self { ring, wake, inode, known: HashMap::new(), lost: HashMap::new(), _lock: lock };
-        // What was lost before is not lost by this reader.
+        let begin = monotonic().as_nanos() as u64;
+        let mut reader = Self { ring, wake, inode, known: BTreeMap::new(), begin, _lock: lock };
         reader.refresh(guards.list()?);
         Ok(reader)
     }
@@ -145,20 +152,21 @@ impl EventReader {
         inode_in_force() == Some(self.inode)
     }
 
-    /// Takes note of the guards that are on now, and returns how many events found no room since the last time.
-    pub fn refresh(&mut self, list: Vec<SlotGuard>) -> u64 {
-        let mut lost = 0;
-        self.lost.retain(|slot, _| list.iter().any(|guard| guard.slot == *slot));
+    /// Takes note of the guards that are on now. Some that were on before stay known: their events can wait.
+    pub fn refresh(&mut self, list: Vec<SlotGuard>) {
+        /// Maximum number of known guards.
+        const KNOWN: usize = 4 * SLOTS as usize;
         for guard in list {
-            let before = self.lost.insert(guard.slot, guard.counts.lost).unwrap_or(0);
-            lost += guard.counts.lost.saturating_sub(before);
-            let known = self.known.entry(guard.slot).or_default();
+            let known = self.known.entry(guard.id).or_default();
             if known.first().is_none_or(|newest| newest.bytes != guard.note) {
                 known.splice(..0, KnownGuard::new(guard));
                 known.truncate(2);
             }
         }
-        lost
+        // Numbers grow.
+        while self.known.len() > KNOWN {
+            self.known.pop_first();
+        }
     }
 
     /// Takes the next event, if there is one.
@@ -177,46 +185,73 @@ impl EventReader {
         }
     }
 
-    /// Finds the rule of an event, and makes its audit record, beside the path of the guard, escaped for display. `None` if the policy is
-    /// not known that the name breaks.
-    pub fn explain(&self, event: &GuardEvent) -> Option<(Arc<str>, AuditRecord)> {
-        let mut known = self.known.get(&event.slot).into_iter().flatten();
-        let (guard, violation) = known.find_map(|guard| match guard.policy.verdict(&event.name) {
+    /// Reports whether a policy is known that refuses the name of an event.
+    pub fn is_known(&self, event: &GuardEvent) -> bool {
+        self.refusing(event).is_some()
+    }
+
+    /// Reports whether the event waited for this reader. At most a full buffer did.
+    pub fn has_waited(&self, event: &GuardEvent) -> bool {
+        event.time < self.begin
+    }
+
+    fn refusing(&self, event: &GuardEvent) -> Option<(&KnownGuard, Violation)> {
+        self.known.get(&event.guard)?.iter().find_map(|guard| match guard.policy.verdict(&event.name) {
             Verdict::Reject(violation) => Some((guard, violation)),
             _ => None,
-        })?;
+        })
+    }
+
+    /// Makes the audit record of an event, beside the path of its guard, escaped for display. Without the guard, which can have ended,
+    /// there is no path, and the beginning of the directory is unknown; without the policy there is no rule.
+    pub fn explain(&self, event: &GuardEvent) -> (Option<Arc<str>>, AuditRecord) {
+        let refusing = self.refusing(event);
+        let newest = || self.known.get(&event.guard)?.first();
+        let guard = refusing.as_ref().map(|(guard, _)| *guard).or_else(newest);
+        let command = Some(event.command.clone());
+        let requester = match self.has_waited(event) {
+            // Another process can have the id by now.
+            true => Requester {
+                uid: Some(event.user),
+                gid: Some(event.group),
+                pid: event.process,
+                command,
+                cgroup: None,
+            },
+            false => Requester { command, ..Requester::new(event.user, event.group, event.process) },
+        };
         let record = AuditRecord {
             time: wall_time(event.time),
             outcome: if event.is_audit { AuditOutcome::LetThrough } else { AuditOutcome::Refused },
             operation: event.operation,
             name: OsString::from_vec(event.name.clone()),
             target: None,
-            parent: Some(match &guard.top {
-                Some(top) if event.directory.as_os_str().is_empty() => top.clone(),
-                Some(top) if !event.is_cut => top.join(&event.directory),
+            parent: Some(match guard.map(|guard| &guard.top) {
+                None if event.directory.as_os_str().is_empty() => CUT.into(),
+                None if !event.is_cut => Path::new(CUT).join(&event.directory),
+                Some(Some(top)) if event.directory.as_os_str().is_empty() => top.clone(),
+                Some(Some(top)) if !event.is_cut => top.join(&event.directory),
                 _ => event.directory.clone(),
             }),
-            rule: Some(violation.rule),
-            span: violation.span,
-            requester: Requester {
-                command: Some(event.command.clone()),
-                ..Requester::new(event.user, event.group, event.process)
-            },
+            rule: refusing.as_ref().map(|(_, violation)| violation.rule),
+            span: refusing.map_or(Span::new(0, 0), |(_, violation)| violation.span),
+            requester,
         };
-        Some((guard.shown.clone(), record))
+        (guard.map(|guard| guard.shown.clone()), record)
     }
 }
 
 /// The time of day of a moment of CLOCK_MONOTONIC.
 fn wall_time(nanoseconds: u64) -> SystemTime {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    SystemTime::now() - now.saturating_sub(Duration::from_nanos(nanoseconds))
+    SystemTime::now() - monotonic().saturating_sub(Duration::from_nanos(nanoseconds))
+}
+
+fn monotonic() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -224,7 +259,8 @@ mod tests {
         let mut bytes = vec![0; 60 + KEPT + PATH];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         put(0, &7_u64.to_ne_bytes());
-        for (at, number) in [(8, 3_u32), (12, 9), (16, 41), (20, 1000), (24, 100), (28, 3), (56 + KEPT, 9)] {
+        put(8, &(3_u64 << 40).to_ne_bytes());
+        for (at, number) in [(16, 41_u32), (20, 1000), (24, 100), (28, 3), (56 + KEPT, 9)] {
             put(at, &number.to_ne_bytes());
         }
         put(32, &[5, 1, 0]);
@@ -232,7 +268,8 @@ mod tests {
         put(56, b"a\xFFb");
         put(60 + KEPT, b"\x03in\n\x04deep");
         let event = GuardEvent::read(&bytes).unwrap();
-        assert_eq!((event.time, event.slot, event.process, event.user, event.group), (7, 3, 41, 1000, 100));
+        assert_eq!((event.time, event.guard), (7, 3 << 40));
+        assert_eq!((event.process, event.user, event.group), (41, 1000, 100));
         assert_eq!((event.operation, event.is_audit), ("rename", true));
         assert_eq!((event.command.as_slice(), event.name.as_slice()), (&b"mv"[..], &b"a\xFFb"[..]));
         assert_eq!(event.directory, Path::new("deep/in\n"));

@@ -21,16 +21,19 @@ struct dentry { struct dentry *d_parent; struct qstr d_name; struct inode *d_ino
 enum { SLOTS = 32, CELLS = 1 << 16, CHUNK = 256, LONGEST = 1024, STEPS = 64, CLIMBS = 64, KEPT = 256, COMPONENTS = 24, PATH = 1024, NOTE = 1 << 15 };
 enum { ARRAY = 2, ARRAY_OF_MAPS = 12, RINGBUF = 27, PIN_BY_NAME = 1 };
 
-// One guard: where it applies, and its policy as an automaton with limits beside it. Nobody changes it once it is in its slot.
+// One guard: where it applies, and its policy as an automaton with limits beside it. Once it is in its slot, only `ended` changes.
 struct table {
     u64 root;       // the inode of the tree's directory; 0 for the whole file system
     u64 generation; // of that inode, whose number may be used again; ANY if the file system does not tell it
+    u64 id;         // the guard's own number: slots and device numbers are used again
     u32 device, audit;
     int error;     // what the caller gets, negative
     u32 start, first_refusing; // a state is the index of the first of its transitions
     u32 max_bytes, max_utf16, max_code_points;
     u32 uncounted; // a name of at most so many bytes has no more units than the policy allows
     u32 note_length;
+    u32 ended; // the file system was unmounted: another one can have its device number
+    u32 unused;
     u8 classes[256];
     u16 next[CELLS + 256];
     u8 note[NOTE]; // what the loader wants to know of the guard later
@@ -42,8 +45,8 @@ struct devices { u32 slots, device[SLOTS]; };
 struct counts { u64 refused, audited, lost; };
 
 struct event {
-    u64 time;
-    u32 slot, device, process, user, group, length;
+    u64 time, guard;
+    u32 process, user, group, length;
     u8 operation, audit, is_cut, unused[5], command[16], name[KEPT];
     u32 path_length;
     u8 path[PATH + KEPT]; // the directories above, the innermost first: a byte with the length, then the name
@@ -133,11 +136,10 @@ __attribute__((noinline)) u64 count(u64 from, u64 size)
     return continuing | wide << 32;
 }
 
-// Whether the guard in `slot` refuses the `length` bytes at `name`. A function of its own, which the kernel verifies once, and
+// Whether the guard refuses the `length` bytes at `name`. A function of its own, which the kernel verifies once, and
 // which the tests run as it is. A name that cannot be read is refused, and one longer than any file system stores.
-__attribute__((noinline)) int refuses(u32 slot, u64 name, u32 length)
+__attribute__((noinline)) int refuses(struct table *table, u64 name, u32 length)
 {
-    struct table *table = table_of(slot);
     if (!table)
         return 0;
     if (length > LONGEST || length > table->max_bytes)
@@ -228,10 +230,11 @@ INLINE void write_path(struct event *event, struct dentry *at, u64 root)
     event->path_length = end;
 }
 
-// Counts and reports that the guard in `slot` refuses `length` bytes at `name`, to be an entry of `directory`.
-__attribute__((noinline)) int report(u32 slot, u64 directory, u64 name, u32 length, u32 operation)
+// Counts and reports that the guard refuses `length` bytes at `name`, to be an entry of `directory`. `how` is the operation, and from
+// bit 32 on the slot: a function takes five arguments.
+__attribute__((noinline)) int report(struct table *table, u64 directory, u64 name, u32 length, u64 how)
 {
-    struct table *table = table_of(slot);
+    u32 slot = how >> 32;
     struct counts *count = lookup(&counters, &slot);
     if (!table || !count)
         return 0;
@@ -244,13 +247,12 @@ __attribute__((noinline)) int report(u32 slot, u64 directory, u64 name, u32 leng
     u64 user = user_id();
     u32 kept = length < KEPT ? length : KEPT;
     event->time = now();
-    event->slot = slot;
-    event->device = table->device;
+    event->guard = table->id;
     event->process = process_id() >> 32;
     event->user = user;
     event->group = user >> 32;
     event->length = length;
-    event->operation = operation;
+    event->operation = how;
     event->audit = table->audit;
     command_name(event->command, sizeof(event->command));
     read_kernel(event->name, kept, (void *)name);
@@ -274,14 +276,13 @@ INLINE int judge(struct dentry *entry, u32 operation)
             continue;
         if (!name && (READ(directory, entry->d_parent) || READ(name, entry->d_name.name)))
             return 0;
-        if (!refuses(slot, (u64)name, length))
-            continue;
+        // Looked up once: whatever takes the slot meanwhile, this is the guard that is asked, and that reports.
         struct table *table = table_of(slot);
-        if (!table || table->device != device)
+        if (!table || table->device != device || table->ended || !refuses(table, (u64)name, length))
             continue;
         if (table->root && !is_below((u64)directory, table->root, table->generation))
             continue;
-        report(slot, (u64)directory, (u64)name, length, operation);
+        report(table, (u64)directory, (u64)name, length, (u64)slot << 32 | operation);
         int error = table->error;
         if (!table->audit)
             return error < 0 && error >= -4095 ? error : -1;
@@ -299,27 +300,60 @@ HOOK(inode_symlink, 1, 3)
 HOOK(inode_link, 2, 4)
 HOOK(inode_rename, 3, 5)
 
-// For tests, on kernels that attach nothing to the hooks too: whether the guard in a slot refuses a name. The packet is a header of
-// Ethernet, which the kernel looks at, the slot, the length, the name.
+// A file system ends, and with it its guards: the next one may get its device number.
+SEC("lsm/sb_delete") int sb_delete(u64 *arguments)
+{
+    u32 first = 0, device = ((struct super_block *)arguments[0])->s_dev;
+    struct devices *guarded = lookup(&devices, &first);
+    if (!guarded)
+        return 0;
+    for (u32 slot = 0; slot < SLOTS && slot < guarded->slots; slot++) {
+        if (guarded->device[slot] != device)
+            continue;
+        struct table *table = table_of(slot);
+        if (table && table->device == device)
+            table->ended = 1;
+    }
+    return 0;
+}
+
+// For tests, on kernels that attach nothing to the hooks too: whether the guard in a slot refuses a name, and a report that it does.
+// The packet is a header of Ethernet, which the kernel looks at, the slot, the length, the name.
 enum { HEADER = 14 };
 struct __sk_buff { u32 len; };
 struct question { u32 slot, length; u64 address; u8 name[LONGEST]; };
 MAP(scratch, ARRAY, sizeof(struct question), 1, 0);
 static long (*load_bytes)(const void *packet, u32 offset, void *to, u32 size) = (void *)26;
 
-SEC("classifier") int check_name(struct __sk_buff *packet)
+INLINE struct question *question_in(struct __sk_buff *packet)
 {
     u32 first = 0, size = packet->len - HEADER - 8;
     struct question *question = lookup(&scratch, &first);
     if (!question || load_bytes(packet, HEADER, question, 8) || size > LONGEST)
-        return -1;
+        return 0;
     u32 last = size - 1;
     OPAQUE(last); // Linux 6.1 does not see that the size is not 0
     if (size && load_bytes(packet, HEADER + 8, question->name, (last & (LONGEST - 1)) + 1))
-        return -1;
+        return 0;
     // Through memory the address becomes a number, as the address of a name in the kernel is one.
     *(volatile u64 *)&question->address = (u64)question->name;
-    return refuses(question->slot, *(volatile u64 *)&question->address, question->length);
+    return question;
+}
+
+SEC("classifier") int check_name(struct __sk_buff *packet)
+{
+    struct question *question = question_in(packet);
+    if (!question)
+        return -1;
+    return refuses(table_of(question->slot), *(volatile u64 *)&question->address, question->length);
+}
+
+SEC("classifier") int report_name(struct __sk_buff *packet)
+{
+    struct question *question = question_in(packet);
+    if (!question)
+        return -1;
+    return report(table_of(question->slot), 0, *(volatile u64 *)&question->address, question->length, (u64)question->slot << 32);
 }
 
 // The source that this object is of.

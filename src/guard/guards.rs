@@ -3,19 +3,25 @@
 //! Whoever changes guards holds a lock (flock(2)) on the directory. It appears complete, by a rename, and disappears by one, so
 //! a process that is killed in between leaves nothing behind that is in force.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::program::{HOOKS, LoadError, Program, SLOTS, link_pin, set_table};
+use super::claim::free_slot;
+use super::note::GuardNote;
+use super::program::{HOOKS, LoadError, Program, RECORDED, SLOTS, link_pin, set_table};
 use super::table::{self, DEVICES_SIZE, GuardScope, decode_devices, encode_devices, read_table};
 use crate::name::display::shown;
 use crate::sys::bpf::{BpfMap, open_pinned};
@@ -69,7 +75,7 @@ impl fmt::Display for GuardError {
                  and turn them on again",
                 shown(path)
             ),
-            Self::Load(error) => write!(f, "{error}. `namegate guard check` says what is missing"),
+            Self::Load(error) => write!(f, "{error}"),
             Self::Full => write!(f, "{SLOTS} guards are on, and there can be no more"),
             Self::HasReader => f.write_str("another process reads the events of the guards"),
             Self::Io(what, path, error) => write!(f, "cannot {what} {}: {error}", shown(path)),
@@ -102,12 +108,26 @@ pub struct GuardCounts {
 pub struct SlotGuard {
     /// The slot.
     pub slot: u32,
+    /// Its own number, which no other guard gets.
+    pub id: u64,
+    /// Whether it has ended, because its file system was unmounted.
+    pub has_ended: bool,
     /// Where it applies.
     pub scope: GuardScope,
     /// What [`super::note`] wrote about it.
     pub note: Vec<u8>,
     /// What it has counted.
     pub counts: GuardCounts,
+    /// Of the lost events, those that a reader has recorded.
+    pub recorded: u64,
+}
+
+impl SlotGuard {
+    /// The path that it was turned on with; `None` if another version wrote it.
+    pub fn path(&self) -> Option<PathBuf> {
+        let note = GuardNote::from_bytes(&self.note).ok()?;
+        Some(OsString::from_vec(note.path.base64.0).into())
+    }
 }
 
 /// The guards in force.
@@ -118,6 +138,7 @@ pub struct Guards {
     tables: BpfMap,
     devices: BpfMap,
     counters: BpfMap,
+    recorded: BpfMap,
 }
 
 impl Guards {
@@ -145,13 +166,17 @@ impl Guards {
                 continue;
             }
             let open = |name: &str| {
-                BpfMap::open(&dir.join(name)).map_err(|e| GuardError::Io("open", dir.join(name), e))
+                BpfMap::open(&dir.join(name)).map_err(|e| match e.kind() {
+                    io::ErrorKind::NotFound => GuardError::OtherVersion(dir.clone()),
+                    _ => GuardError::Io("open", dir.join(name), e),
+                })
             };
             let (tables, devices, counters) = (open("guards")?, open("devices")?, open("counters")?);
+            let recorded = open(RECORDED)?;
             if devices.value_size() != DEVICES_SIZE || counters.value_size() != 24 {
                 return Err(GuardError::OtherVersion(dir));
             }
-            return Ok(Some(Self { dir, lock, tables, devices, counters }));
+            return Ok(Some(Self { dir, lock, tables, devices, counters, recorded }));
         }
     }
 
@@ -190,35 +215,47 @@ impl Guards {
         used.map(|(slot, _)| {
             let read = || -> io::Result<(Vec<u8>, Vec<u8>)> {
                 let table = self.tables.get_map(slot)?;
-                Ok((table.get(0)?, self.counters.get(slot)?))
+                Ok((table.get(0)?, self.recorded.get(slot)?))
             };
-            let (bytes, counts) = read().map_err(|e| GuardError::Io("read", self.dir.join("guards"), e))?;
+            let (bytes, recorded) = read().map_err(|e| GuardError::Io("read", self.dir.join("guards"), e))?;
             if bytes.len() != table::SIZE as usize {
                 return Err(GuardError::OtherVersion(self.dir.clone()));
             }
-            let (scope, note) =
-                read_table(&bytes).ok_or_else(|| GuardError::OtherVersion(self.dir.clone()))?;
-            let count =
-                |at: usize| u64::from_ne_bytes(*counts[8 * at..].first_chunk().expect("three counters"));
-            let counts = GuardCounts { refused: count(0), audited: count(1), lost: count(2) };
-            Ok(SlotGuard { slot, scope, note: note.to_vec(), counts })
+            let head = read_table(&bytes).ok_or_else(|| GuardError::OtherVersion(self.dir.clone()))?;
+            let recorded = u64::from_ne_bytes(*recorded.first_chunk().expect("one counter"));
+            let (counts, note) = (self.counts(slot)?, head.note.to_vec());
+            let (id, scope, has_ended) = (head.id, head.scope, head.has_ended);
+            Ok(SlotGuard { slot, id, has_ended, scope, note, counts, recorded })
         })
         .collect()
     }
 
-    /// Turns a guard on in `slot`, or in a free one, with its `table`, which is encoded for `device`.
+    fn counts(&self, slot: u32) -> Result<GuardCounts, GuardError> {
+        let counts = self.counters.get(slot);
+        let counts = counts.map_err(|e| GuardError::Io("read", self.dir.join("counters"), e.into()))?;
+        let count = |at: usize| u64::from_ne_bytes(*counts[8 * at..].first_chunk().expect("three counters"));
+        Ok(GuardCounts { refused: count(0), audited: count(1), lost: count(2) })
+    }
+
+    /// A number for a new guard. Whoever has these guards open has the lock: nobody gets the same one.
+    pub fn new_id(&self) -> u64 {
+        clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| Duration::from(now).as_nanos() as u64)
+    }
+
+    /// Turns a guard on in the place of one of the same directory, or in a free slot, with its `table`, which is encoded for `device`.
     ///
     /// # Errors
     /// [`GuardError`].
-    pub fn set(&self, slot: Option<u32>, device: u32, table: &[u8]) -> Result<(), GuardError> {
-        let devices = self.devices()?;
-        let free = || (0..SLOTS).zip(&devices).find(|(_, device)| **device == 0).map(|(slot, _)| slot);
+    pub fn set(&self, before: Option<&SlotGuard>, device: u32, table: &[u8]) -> Result<(), GuardError> {
         let failed = |e: io::Error| GuardError::Io("change", self.dir.join("guards"), e);
-        match slot {
-            Some(slot) => set_table(&self.tables, slot, table).map_err(failed),
+        match before {
+            Some(guard) => set_table(&self.tables, guard.slot, table).map_err(failed),
             None => {
-                let slot = free().ok_or(GuardError::Full)?;
+                let slot = free_slot(&self.devices()?, &self.list()?).ok_or(GuardError::Full)?;
+                // A guard that has ended can have it.
+                self.set_device(slot, 0)?;
                 self.counters.set(slot, &[0; 24]).map_err(|e| failed(e.into()))?;
+                self.set_recorded(slot, 0)?;
                 // The table first: a slot with a device is in force.
                 set_table(&self.tables, slot, table).map_err(failed)?;
                 self.set_device(slot, device)
@@ -226,13 +263,24 @@ impl Guards {
         }
     }
 
-    /// Turns the guard in `slot` off.
+    /// Notes how many lost events of the guard in `slot` are recorded.
     ///
     /// # Errors
     /// [`GuardError`].
-    pub fn remove(&self, slot: u32) -> Result<(), GuardError> {
+    pub fn set_recorded(&self, slot: u32, lost: u64) -> Result<(), GuardError> {
+        let set = self.recorded.set(slot, &lost.to_ne_bytes());
+        set.map_err(|e| GuardError::Io("change", self.dir.join(RECORDED), e.into()))
+    }
+
+    /// Turns the guard in `slot` off, and returns what it has counted to its end.
+    ///
+    /// # Errors
+    /// [`GuardError`].
+    pub fn remove(&self, slot: u32) -> Result<GuardCounts, GuardError> {
         self.set_device(slot, 0)?;
-        self.tables.remove(slot).map_err(|e| GuardError::Io("change", self.dir.join("guards"), e.into()))
+        // Returns when no program uses the table any more.
+        self.tables.remove(slot).map_err(|e| GuardError::Io("change", self.dir.join("guards"), e.into()))?;
+        self.counts(slot)
     }
 
     /// Unloads programs and maps if there is no guard.

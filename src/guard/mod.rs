@@ -4,6 +4,7 @@
 //! as an automaton, and has a note with path and policy for whoever asks. Program, tables and counters are pinned in the BPF file
 //! system: they stay in force without a process.
 
+pub mod claim;
 pub mod events;
 pub mod guards;
 pub mod note;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use aya::programs::links::FdLink;
 use aya::programs::{Lsm, ProgramError};
 use aya::{Btf, BtfError, Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use nix::errno::Errno;
 
 use super::table;
 use crate::name::display::shown;
@@ -15,9 +16,15 @@ use crate::sys::bpf::{BpfMap, MapKind, pin};
 /// Maximum number of guards.
 pub const SLOTS: u32 = 32;
 
-/// The security hooks for new names. The object has a program of the same name for each.
-pub const HOOKS: [&str; 6] =
-    ["inode_create", "inode_mkdir", "inode_mknod", "inode_symlink", "inode_link", "inode_rename"];
+/// The security hook for the end of a file system.
+pub const END_HOOK: &str = "sb_delete";
+
+/// The security hooks for new names, and the one for the end of a file system. The object has a program of the same name for each.
+pub const HOOKS: [&str; 7] =
+    ["inode_create", "inode_mkdir", "inode_mknod", "inode_symlink", "inode_link", "inode_rename", END_HOOK];
+
+/// The pinned map for readers of events: for each slot, how many of its guard's lost events are recorded.
+pub const RECORDED: &str = "recorded";
 
 /// The compiled program, as `scripts/build-guard` builds it.
 pub static OBJECT: &[u8] = include_bytes_aligned!("guard.bpf.o");
@@ -31,8 +38,25 @@ pub enum LoadError {
     Object(EbpfError),
     /// The kernel does not describe its types.
     Types(BtfError),
+    /// The kernel takes no program for a hook from anybody.
+    Forbidden(&'static str, io::Error),
     /// The kernel refused the program of a hook, or to attach or pin it.
     Hook(&'static str, ProgramError),
+}
+
+impl LoadError {
+    fn from_hook(hook: &'static str, error: ProgramError) -> Self {
+        match error {
+            // Programs that the verifier refuses have a log.
+            ProgramError::LoadError { io_error, verifier_log }
+                if io_error.raw_os_error() == Some(Errno::EPERM as i32)
+                    && verifier_log.to_string().trim().is_empty() =>
+            {
+                Self::Forbidden(hook, io_error)
+            }
+            error => Self::Hook(hook, error),
+        }
+    }
 }
 
 impl std::fmt::Display for LoadError {
@@ -41,6 +65,9 @@ impl std::fmt::Display for LoadError {
             Self::Map(path, e) => write!(f, "cannot pin a map of the guard at {}: {e}", shown(path)),
             Self::Object(e) => write!(f, "cannot load the guard's program: {}", with_sources(e)),
             Self::Types(e) => write!(f, "the kernel does not describe its types (BTF): {}", with_sources(e)),
+            Self::Forbidden(hook, e) => {
+                write!(f, "this kernel or its vendor forbids BPF LSM programs (hook {hook}: {e})")
+            }
             Self::Hook(hook, e) => {
                 write!(f, "the kernel does not run a program on its hook {hook}: {}", with_sources(e))
             }
@@ -77,12 +104,15 @@ impl Program {
     /// # Errors
     /// [`LoadError`], also if a map is already pinned there.
     pub fn new(pins: &Path) -> Result<Self, LoadError> {
-        let path = pins.join("guards");
-        let tables = empty_table()
-            .and_then(|table| BpfMap::create(MapKind::ArrayOfMaps, 4, SLOTS, Some(&table)))
-            .map_err(io::Error::from)
-            .and_then(|tables| pin(&tables, &path).map(|()| tables))
-            .map_err(|e| LoadError::Map(path, e))?;
+        let pinned = |name: &str, map: Result<BpfMap, Errno>| {
+            let path = pins.join(name);
+            let pinned = map.map_err(io::Error::from).and_then(|map| pin(&map, &path).map(|()| map));
+            pinned.map_err(|e| LoadError::Map(path, e))
+        };
+        let tables =
+            empty_table().and_then(|table| BpfMap::create(MapKind::ArrayOfMaps, 4, SLOTS, Some(&table)));
+        let tables = pinned("guards", tables)?;
+        pinned(RECORDED, BpfMap::create(MapKind::Array, 8, SLOTS, None))?;
         // aya reuses maps that are already pinned, and so this one, whose type it does not know.
         let object = EbpfLoader::new()
             .allow_unsupported_maps()
@@ -100,7 +130,7 @@ impl Program {
         let types = Btf::from_sys_fs().map_err(LoadError::Types)?;
         HOOKS.into_iter().try_for_each(|hook| {
             let program = hooked(&mut self.object, hook).map_err(|e| LoadError::Hook(hook, e))?;
-            program.load(hook, &types).map_err(|e| LoadError::Hook(hook, e))
+            program.load(hook, &types).map_err(|e| LoadError::from_hook(hook, e))
         })
     }
 
@@ -164,6 +194,6 @@ pub fn set_table(tables: &BpfMap, slot: u32, table: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn empty_table() -> Result<BpfMap, nix::errno::Errno> {
+fn empty_table() -> Result<BpfMap, Errno> {
     BpfMap::create(MapKind::Array, table::SIZE, 1, None)
 }

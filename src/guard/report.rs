@@ -1,7 +1,5 @@
 //! What there is to say about the guards in force.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -45,6 +43,8 @@ pub struct GuardReport {
     pub unchecked_rules: Vec<&'static str>,
     /// Whether the path still leads to the directory.
     pub is_reachable: bool,
+    /// Whether the guard has ended, because its file system was unmounted.
+    pub has_ended: bool,
     /// What the guard has counted.
     pub counts: GuardCounts,
 }
@@ -99,11 +99,8 @@ impl GuardReport {
         let left_out =
             |policy: &Policy| Coverage::new(policy).left_out.iter().map(|left| left.rule.name()).collect();
         let scope = guard.scope;
-        let is_reachable = note.as_ref().is_some_and(|note| {
-            let path = PathBuf::from(OsString::from_vec(note.path.base64.0.clone()));
-            let target = GuardTarget::from_path(&path, scope.root.is_none());
-            target.is_ok_and(|target| (target.device, target.root) == (scope.device, scope.root))
-        });
+        let is_at = |path: PathBuf| GuardTarget::is_at(&path, &scope);
+        let is_reachable = !guard.has_ended && guard.path().is_some_and(is_at);
         let unchecked_rules = policy.as_ref().map(left_out).unwrap_or_default();
         let (path, filesystem, since, profiles) =
             note.map(|note| (note.path, note.filesystem, note.since, note.profiles)).unwrap_or_default();
@@ -117,6 +114,7 @@ impl GuardReport {
             profiles,
             unchecked_rules,
             is_reachable,
+            has_ended: guard.has_ended,
             counts: guard.counts,
         }
     }
@@ -127,7 +125,7 @@ pub fn metric_values(guards: &Guards, list: &[SlotGuard]) -> (Vec<GuardValues>, 
     let guard = |guard: &SlotGuard| GuardValues {
         guard: GuardNote::from_bytes(&guard.note).map(|note| note.path.shown).unwrap_or_default(),
         scope: guard.scope.extent(),
-        is_enforcing: guard.scope.refusal.is_some(),
+        is_enforcing: guard.scope.refusal.is_some() && !guard.has_ended,
         refused: guard.counts.refused,
         audited: guard.counts.audited,
         lost_events: guard.counts.lost,

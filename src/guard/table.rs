@@ -14,9 +14,12 @@ const CELLS: usize = 1 << 16;
 /// Maximum size of a note in bytes.
 const NOTE: usize = 1 << 15;
 
-/// Where the note begins: behind two numbers of eight bytes, ten of four, the class of each byte and the transitions, which end with
-/// 256 that no state reaches.
-const NOTE_AT: usize = 2 * 8 + 10 * 4 + 256 + 2 * (CELLS + 256);
+/// Where the numbers of four bytes begin: behind three of eight.
+const NUMBERS_AT: usize = 3 * 8;
+
+/// Where the note begins: behind twelve numbers of four bytes, the class of each byte and the transitions, which end with 256 that
+/// no state reaches.
+const NOTE_AT: usize = NUMBERS_AT + 12 * 4 + 256 + 2 * (CELLS + 256);
 
 /// Size of a table in bytes.
 pub const SIZE: u32 = (NOTE_AT + NOTE) as u32;
@@ -81,11 +84,24 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// Encodes a table. The program does not read the note.
+/// What a table says beside the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableHead<'t> {
+    /// The guard's own number, which no other guard gets.
+    pub id: u64,
+    /// Where it applies.
+    pub scope: GuardScope,
+    /// Whether the guard has ended, because its file system was unmounted.
+    pub has_ended: bool,
+    /// What [`super::note`] wrote about it.
+    pub note: &'t [u8],
+}
+
+/// Encodes the table of the guard with the number `id`. The program does not read the note.
 ///
 /// # Errors
 /// [`TableError`] for policies with thousands of reserved names.
-pub fn table(scope: GuardScope, automaton: &Automaton, note: &[u8]) -> Result<Vec<u8>, TableError> {
+pub fn table(id: u64, scope: GuardScope, automaton: &Automaton, note: &[u8]) -> Result<Vec<u8>, TableError> {
     let cells = automaton.transitions();
     if cells.len() > CELLS {
         return Err(TableError::Transitions(cells.len()));
@@ -113,9 +129,12 @@ pub fn table(scope: GuardScope, automaton: &Automaton, note: &[u8]) -> Result<Ve
         // Each unit has at least one byte.
         limits.utf16.min(limits.code_points),
         note.len() as u32,
+        // The program sets the first of them when the file system ends.
+        0,
+        0,
     ];
     let mut bytes = Vec::with_capacity(SIZE as usize);
-    bytes.extend(root.into_iter().flat_map(u64::to_ne_bytes));
+    bytes.extend(root.into_iter().chain([id]).flat_map(u64::to_ne_bytes));
     bytes.extend(numbers.into_iter().flat_map(u32::to_ne_bytes));
     bytes.extend(automaton.classes());
     bytes.extend(cells.iter().flat_map(|&cell| (index(cell) as u16).to_ne_bytes()));
@@ -125,16 +144,17 @@ pub fn table(scope: GuardScope, automaton: &Automaton, note: &[u8]) -> Result<Ve
     Ok(bytes)
 }
 
-/// Decodes where a table applies, and its note. `None` for bytes that are no table.
-pub fn read_table(bytes: &[u8]) -> Option<(GuardScope, &[u8])> {
+/// Decodes what a table says beside the policy. `None` for bytes that are no table.
+pub fn read_table(bytes: &[u8]) -> Option<TableHead<'_>> {
     let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(16 + 4 * at..)?.first_chunk()?));
+    let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(NUMBERS_AT + 4 * at..)?.first_chunk()?));
     let generation = u32::try_from(long(8)?).ok();
     let root = Some(long(0)?).filter(|&inode| inode != 0).map(|inode| GuardRoot { inode, generation });
     let is_audit = number(1)? != 0;
     let errno = Errno::from_raw(number(2)?.cast_signed().checked_neg()?);
     let scope = GuardScope { device: number(0)?, root, refusal: (!is_audit).then_some(errno) };
-    Some((scope, bytes.get(NOTE_AT..)?.get(..number(9)? as usize)?))
+    let note = bytes.get(NOTE_AT..)?.get(..number(9)? as usize)?;
+    Some(TableHead { id: long(16)?, scope, has_ended: number(10)? != 0, note })
 }
 
 /// Size of the encoded devices in bytes.
@@ -183,12 +203,15 @@ mod tests {
             (root(Some(u32::MAX)), Some(Errno::EILSEQ), &[7; NOTE]),
         ] {
             let scope = GuardScope { device: 8 << 20 | 1, root, refusal };
-            let bytes = table(scope, &automaton, note).unwrap();
+            let mut bytes = table(1 << 40, scope, &automaton, note).unwrap();
             assert_eq!(bytes.len(), SIZE as usize);
-            assert_eq!(read_table(&bytes), Some((scope, note)));
+            let head = TableHead { id: 1 << 40, scope, has_ended: false, note };
+            assert_eq!(read_table(&bytes), Some(head));
+            bytes[NUMBERS_AT + 4 * 10] = 1;
+            assert_eq!(read_table(&bytes), Some(TableHead { has_ended: true, ..head }));
         }
         let scope = GuardScope { device: 1, root: None, refusal: None };
-        assert_eq!(table(scope, &automaton, &[0; NOTE + 1]), Err(TableError::Note(NOTE + 1)));
+        assert_eq!(table(1, scope, &automaton, &[0; NOTE + 1]), Err(TableError::Note(NOTE + 1)));
         assert_eq!(read_table(&[0; 100]), None);
     }
 }

@@ -64,7 +64,7 @@ fn is_whole(root: &OwnedFd) -> bool {
     else {
         return false;
     };
-    mounts.iter().any(|mount| mount.id == id && mount.is_whole && mount.point == place)
+    mounts.iter().any(|mount| mount.id == id && mount.is_whole() && mount.point == place)
 }
 
 impl NodeTable {

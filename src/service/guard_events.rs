@@ -1,5 +1,6 @@
 //! Reads the events of guards until a signal ends it: writes them, and reports to the service manager.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +12,12 @@ use nix::sys::signal::Signal;
 use super::notify::ServiceManager;
 use super::signals::Signals;
 use super::watch_service::FindingFormat;
-use crate::guard::events::EventReader;
+use crate::guard::events::{EventReader, GuardEvent};
 use crate::guard::guards::{GuardError, Guards, SlotGuard};
 use crate::guard::report::metric_values;
+use crate::name::display::shown;
 use crate::report::layout::counted;
-use crate::telemetry::audit::{Audit, AuditRecord};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::GuardMetrics;
 
 /// Where events of guards go.
@@ -28,6 +30,8 @@ pub struct GuardEventSinks<'o> {
     pub audit: Audit,
     /// The metrics.
     pub metrics: Arc<GuardMetrics>,
+    /// The numbers of guards that are known to have ended.
+    pub ended: HashSet<u64>,
 }
 
 /// Why reading events has ended with an error.
@@ -73,6 +77,13 @@ pub fn run(signals: &Signals, sinks: &mut GuardEventSinks<'_>) -> Result<u64, Gu
         if let Some(open) = &mut reader {
             count += read(open, sinks)?;
             if !open.is_in_force() {
+                // No more will come.
+                loop {
+                    match read(open, sinks)? {
+                        0 => break,
+                        more => count += more,
+                    }
+                }
                 reader = None;
                 sinks.metrics.set(Vec::new(), Vec::new());
             } else if refreshed.elapsed() >= INTERVAL {
@@ -104,12 +115,9 @@ pub fn run(signals: &Signals, sinks: &mut GuardEventSinks<'_>) -> Result<u64, Gu
     Ok(count)
 }
 
-fn refresh(reader: &mut EventReader, sinks: &GuardEventSinks<'_>) -> Result<(), GuardError> {
+fn refresh(reader: &mut EventReader, sinks: &mut GuardEventSinks<'_>) -> Result<(), GuardError> {
     if let Some(guards) = Guards::open()? {
-        let lost = reader.refresh(sinks.show(&guards)?);
-        if lost > 0 {
-            log::warn!(lost = lost; "{} found no room: the reader is too slow", counted(lost, "event", "events"));
-        }
+        reader.refresh(sinks.show(&guards)?);
     }
     Ok(())
 }
@@ -122,39 +130,48 @@ fn read(reader: &mut EventReader, sinks: &mut GuardEventSinks<'_>) -> Result<u64
         && let Some(event) = reader.next_event()
     {
         count += 1;
-        let explained = match reader.explain(&event) {
-            Some(explained) => Some(explained),
-            None => {
-                // Its guard is new, or has a new policy.
-                refresh(reader, sinks)?;
-                reader.explain(&event)
-            }
-        };
-        match explained {
-            Some((guard, record)) => sinks.write(&guard, record)?,
-            None => log::warn!("a name broke a policy that is not in effect any more: {event:?}"),
+        if !reader.is_known(&event) {
+            // Its guard is new, or has a new policy.
+            refresh(reader, sinks)?;
         }
+        sinks.write(reader, &event)?;
     }
     Ok(count)
 }
 
 impl GuardEventSinks<'_> {
-    /// Reads the guards, and has the metrics show what they have counted.
-    fn show(&self, guards: &Guards) -> Result<Vec<SlotGuard>, GuardError> {
+    /// Reads the guards, has the metrics show what they have counted, and records what they lost.
+    fn show(&mut self, guards: &Guards) -> Result<Vec<SlotGuard>, GuardError> {
         let list = guards.list()?;
         let (values, hooks) = metric_values(guards, &list);
         self.metrics.set(values, hooks);
+        for guard in &list {
+            let lost = guard.counts.lost.saturating_sub(guard.recorded);
+            if lost > 0 {
+                self.audit.record_lost(lost);
+                // Whoever reads next does not record them again.
+                guards.set_recorded(guard.slot, guard.counts.lost)?;
+            }
+            if guard.has_ended && self.ended.insert(guard.id) {
+                let path = guard.path().unwrap_or_default();
+                log::warn!("the file system of {} was unmounted: its guard has ended", shown(&path));
+            }
+        }
         Ok(list)
     }
 
-    fn write(&mut self, guard: &str, record: AuditRecord) -> io::Result<()> {
-        self.metrics.count(guard, &record);
+    fn write(&mut self, reader: &EventReader, event: &GuardEvent) -> io::Result<()> {
+        let (guard, record) = reader.explain(event);
+        self.metrics.count(guard.as_deref().unwrap_or_default(), &record);
         match self.format {
             FindingFormat::Text => writeln!(self.out, "{} {record}", record.timestamp())?,
             FindingFormat::Json => record.write_json(self.out)?,
             FindingFormat::Log => {}
         }
-        self.audit.record(record.requester.uid, || record);
+        match reader.has_waited(event) {
+            true => self.audit.record_all(record),
+            false => self.audit.record(record.requester.uid, || record),
+        }
         Ok(())
     }
 }

@@ -17,12 +17,46 @@ pub struct MountEntry {
     pub device: String,
     /// Its type, such as `ext4` or `fuse.namegate`.
     pub kind: String,
-    /// Whether the root of the file system is mounted there, and not a part of it.
-    pub is_whole: bool,
+    /// The directory of the file system that is mounted there; `/` is its root.
+    pub root: PathBuf,
     /// Its source, as the file system names it: a device, a directory, a server.
     pub source: Vec<u8>,
     /// The options of the file system, such as `rw,iocharset=utf8`.
     pub options: Vec<u8>,
+}
+
+impl MountEntry {
+    /// Reports whether the root of the file system is mounted there, and not a part of it.
+    pub fn is_whole(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Reports whether only the kernel creates names in this file system.
+    pub fn is_kernels(&self) -> bool {
+        const KINDS: [&str; 20] = [
+            "proc",
+            "sysfs",
+            "cgroup",
+            "cgroup2",
+            "devpts",
+            "debugfs",
+            "tracefs",
+            "securityfs",
+            "configfs",
+            "fusectl",
+            "pstore",
+            "bpf",
+            "efivarfs",
+            "binfmt_misc",
+            "nsfs",
+            "rpc_pipefs",
+            "selinuxfs",
+            "autofs",
+            "nfsd",
+            "cpuset",
+        ];
+        KINDS.contains(&self.kind.as_str())
+    }
 }
 
 /// Returns all mounts in the namespace of this process, in the order of mounting.
@@ -68,12 +102,12 @@ fn line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let device = String::from_utf8_lossy(fields.nth(1)?).into_owned();
-    let is_whole = fields.next()? == b"/";
+    let root = OsString::from_vec(unescaped(fields.next()?)).into();
     let point = OsString::from_vec(unescaped(fields.next()?)).into();
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(own.next()?).into_owned();
     let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
-    Some(MountEntry { id, point, device, kind, is_whole, source, options })
+    Some(MountEntry { id, point, device, kind, root, source, options })
 }
 
 /// Decodes a field: space, tab, line feed and backslash are written as a backslash and three octal digits.
@@ -100,7 +134,7 @@ mod tests {
             38 36 98:2 / /mnt/a\\040b\\134c rw - exfat /dev/sdb rw\nnonsense\n";
         let mounts = parse(table);
         assert_eq!(mounts.iter().map(|m| m.id).collect::<Vec<_>>(), [27, 36, 37, 38]);
-        assert_eq!(mounts.iter().map(|m| m.is_whole).collect::<Vec<_>>(), [true, false, true, true]);
+        assert_eq!(mounts.iter().map(|m| m.is_whole()).collect::<Vec<_>>(), [true, false, true, true]);
         let place = Path::new("/mnt/a b\\c");
         assert_eq!((mounts[1].point.as_path(), mounts[1].kind.as_str()), (place, "vfat"));
         let kinds = |found: Vec<&MountEntry>| found.iter().map(|m| m.kind.clone()).collect::<Vec<_>>();

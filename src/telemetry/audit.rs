@@ -115,6 +115,16 @@ impl Audit {
         self.queue.offer(uid, gather);
     }
 
+    /// Queues a record to which no limit applies, because its number is limited otherwise. Waits while the queue is full.
+    pub fn record_all(&self, record: AuditRecord) {
+        self.queue.put(record);
+    }
+
+    /// Records that the kernel lost `records` records before anybody could read them.
+    pub fn record_lost(&self, records: u64) {
+        self.queue.add_lost(records);
+    }
+
     /// The last refusals of the user `uid`, and `policy`, as a [`WhyAnswer`] in JSON.
     pub fn why(&self, uid: u32, policy: &Policy) -> Vec<u8> {
         self.recent.answer(uid, policy)
@@ -149,13 +159,13 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
         match tasks.next() {
             QueueItem::Write(who, record) => {
                 // A flood must be cheap: a record that cannot be written is not formatted.
-                if !tasks.may_fit(who) {
+                if who.is_some_and(|who| !tasks.may_fit(who)) {
                     continue;
                 }
                 let bounded = BoundedRecord::new(&record);
                 let in_log = if is_logged && is_heard() { bounded.log_bytes(log::has_fields()) } else { 0 };
                 let in_audit_log = audit_log.as_ref().map_or(0, |_| bounded.line_bytes());
-                if !tasks.reserve_bytes(who, in_log + in_audit_log) {
+                if who.is_some_and(|who| !tasks.reserve_bytes(who, in_log + in_audit_log)) {
                     continue;
                 }
                 recent.add(&record);
@@ -168,13 +178,14 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
                 }
             }
             QueueItem::ReportDrops(dropped) => {
-                for (uid, DropCounts { rate, bytes, queue }) in dropped {
+                for (uid, DropCounts { rate, bytes, queue, buffer }) in dropped {
                     let why_rate = format!("more than {per_second} a second");
                     let why_bytes = format!("more than {bytes_per_second} bytes a second");
                     for (count, reason, why) in [
                         (rate, "rate", why_rate.as_str()),
                         (bytes, "bytes", &why_bytes),
                         (queue, "queue", "the writer is behind"),
+                        (buffer, "buffer", "the kernel's buffer was full"),
                     ] {
                         if count > 0 {
                             // These lines count as bytes of the user, too.
@@ -202,7 +213,11 @@ fn report_dropped(
 ) -> usize {
     /// Length of the log line around the message, and of the line in the audit log.
     const AROUND: usize = 256;
-    let whose = uid.map_or("others".into(), |uid| format!("uid {uid}"));
+    let whose = match uid {
+        Some(uid) => format!("uid {uid}"),
+        None if reason == "buffer" => "anybody".into(),
+        None => "others".into(),
+    };
     let message = format!("{count} more were refused or let through, and not recorded, of {whose}: {why}");
     ::log::warn!(dropped = count, reason = reason, whose = whose.as_str(); "{message}");
     if let Some(audit_log) = audit_log {

@@ -147,7 +147,7 @@ impl Watch {
         if !settings.one_file_system {
             for point in roots.iter().flat_map(|root| mounts::below(&mounts, &root.path)).collect::<Vec<_>>()
             {
-                if is_kernel_file_system(point) {
+                if point.is_kernels() {
                     continue;
                 }
                 // A file system below a path that this process cannot open is not an error.
@@ -382,33 +382,6 @@ fn drop_nested(roots: &mut Vec<WatchRoot>) {
 /// Whether the path from `top` to `path` crosses no other mount.
 fn can_reach(top: &WatchRoot, path: &Path) -> bool {
     path.strip_prefix(&top.path).is_ok_and(|below| top.open_dir(below).is_ok())
-}
-
-/// Whether only the kernel creates names in this file system.
-fn is_kernel_file_system(mount: &MountEntry) -> bool {
-    const KINDS: [&str; 20] = [
-        "proc",
-        "sysfs",
-        "cgroup",
-        "cgroup2",
-        "devpts",
-        "debugfs",
-        "tracefs",
-        "securityfs",
-        "configfs",
-        "fusectl",
-        "pstore",
-        "bpf",
-        "efivarfs",
-        "binfmt_misc",
-        "nsfs",
-        "rpc_pipefs",
-        "selinuxfs",
-        "autofs",
-        "nfsd",
-        "cpuset",
-    ];
-    KINDS.contains(&mount.kind.as_str())
 }
 
 /// Explains why an engine cannot watch.

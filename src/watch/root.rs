@@ -49,7 +49,7 @@ impl WatchRoot {
         let id = id(&dir).map_err(|errno| fault(errno.into()))?;
         let mount = handle::from_fd(&dir).ok().map(|(_, mount)| mount);
         let on = mounts::holding(mounts, &canonical);
-        let is_on_whole = on.is_some_and(|on| on.is_whole);
+        let is_on_whole = on.is_some_and(MountEntry::is_whole);
         let kind = on.map(|on| on.kind.clone()).unwrap_or_default();
         Ok(Self { path: canonical, dir, id, kind, mount, is_on_whole })
     }

@@ -5,7 +5,7 @@
 # the features that the tests use (owners, modes, links); guard-NAME has the kernel check names; cost-guard measures what that costs.
 sources=(ext4 ext4-casefold xfs btrfs f2fs nfs vfat exfat ntfs3 ntfs ntfs-3g cifs)
 suites=(ext4 xfs btrfs f2fs nfs)
-guarded=(tmpfs ext4 ext4-casefold xfs btrfs f2fs vfat exfat ntfs3 overlay mount nfs nfs-client cifs without-bpf)
+guarded=(tmpfs ext4 ext4-casefold xfs btrfs f2fs vfat exfat ntfs3 overlay mount nfs nfs-client cifs life without-bpf)
 all_checks=(export "${guarded[@]/#/guard-}" cost-guard "${sources[@]/#/source-}" "${suites[@]/#/suite-}")
 export all_checks
 

@@ -8,10 +8,18 @@ guard() { "$built" guard "$@"; }
 
 check_guard() {
     mountpoint -q $pins || mount -t bpf -o mode=0700 bpf $pins
-    if [[ $1 == without-bpf ]]; then
-        guard_without_bpf
-        return
-    fi
+    case $1 in
+        without-bpf)
+            guard_without_bpf
+            return
+            ;;
+        life)
+            # shellcheck source=tests/kernels/guard_life.sh
+            source "$here/guard_life.sh"
+            guard_life
+            return
+            ;;
+    esac
     guard_source "$1" || return 0
     local output
     if ! output=$(guard check 2>&1); then

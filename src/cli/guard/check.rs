@@ -6,7 +6,8 @@ use super::super::doctor::{Examination, text};
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use crate::doctor::{Condition, Diagnosis, Machine};
-use crate::guard::guards::try_to_load;
+use crate::guard::guards::{GuardError, Guards, try_to_load};
+use crate::guard::program::LoadError;
 use crate::json;
 
 const EXAMPLES: &str = "\
@@ -29,9 +30,13 @@ pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStat
     const ID: &str = "guard-load";
     let needed = Machine::this().guard();
     let loaded = if nix::unistd::geteuid().is_root() {
-        match try_to_load() {
+        // What another user put where guards are pinned is an obstacle, too.
+        match Guards::open().and_then(|_| try_to_load()) {
             Ok(()) => Diagnosis::ok(ID, "the kernel has verified the programs, and attached one"),
-            Err(error) => Diagnosis::fail(ID, error.to_string(), "see the line above, and docs/GUARD.md"),
+            Err(GuardError::Load(error @ LoadError::Forbidden(..))) => {
+                Diagnosis::fail(ID, error.to_string(), "use `namegate mount` or `namegate watch`")
+            }
+            Err(error) => Diagnosis::fail(ID, error.to_string(), "docs/GUARD.md says what a guard needs"),
         }
     } else {
         Diagnosis::fail(ID, "only root can load programs into the kernel", "run this as root")

@@ -1,5 +1,6 @@
 //! `namegate guard events`: the names that guards refuse or audit.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,7 +90,7 @@ pub(super) fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     };
     let audit = Audit::new(settings).map_err(|e| CliError::new(format!("cannot start a thread: {e}")))?;
     let _outlets = outlets.start().map_err(CliError::new)?;
-    let mut sinks = GuardEventSinks { format, out, audit, metrics };
+    let mut sinks = GuardEventSinks { format, out, audit, metrics, ended: HashSet::new() };
     match guard_events::run(&signals, &mut sinks) {
         Ok(0) => Ok(ExitStatus::Clean),
         Ok(_) => Ok(ExitStatus::Findings),

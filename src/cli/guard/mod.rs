@@ -6,16 +6,13 @@ mod off;
 mod on;
 mod status;
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use super::{CliError, ExitStatus};
-use crate::guard::guards::{Guards, SlotGuard};
-use crate::guard::note::GuardNote;
+use crate::guard::guards::{GuardCounts, Guards, SlotGuard};
+use crate::report::layout::{counted, grouped};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,15 +71,13 @@ fn list(guards: &Guards) -> Result<Vec<SlotGuard>, CliError> {
     guards.list().map_err(CliError::new)
 }
 
-/// The path that a guard was turned on with; `None` if another version wrote it.
-fn path_of(guard: &SlotGuard) -> Option<PathBuf> {
-    let note = GuardNote::from_bytes(&guard.note).ok()?;
-    Some(OsString::from_vec(note.path.base64.0).into())
-}
-
-/// Finds the guard of a path: by the path itself, which need not exist any more.
-fn find<'g>(guards: &'g [SlotGuard], path: &Path) -> Option<&'g SlotGuard> {
-    let real = std::fs::canonicalize(path);
-    let real = real.or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into());
-    guards.iter().find(|guard| path_of(guard).is_some_and(|guarded| guarded == real))
+/// What a guard has counted, for people.
+fn counted_names(counts: GuardCounts) -> String {
+    let GuardCounts { refused, audited, lost } = counts;
+    format!(
+        "{} refused, {} audited; {} lost",
+        grouped(refused),
+        grouped(audited),
+        counted(lost, "event", "events")
+    )
 }

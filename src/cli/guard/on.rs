@@ -1,6 +1,6 @@
 //! `namegate guard on`: puts a policy on a directory tree.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
@@ -9,9 +9,10 @@ use nix::errno::Errno;
 use super::super::policy_args::PolicyArgs;
 use super::super::setting_args::choice_parser;
 use super::super::{CliError, ExitStatus};
-use super::{list, require_root};
+use super::{counted_names, list, require_root};
 use crate::doctor::{Condition, Machine};
-use crate::guard::guards::Guards;
+use crate::guard::claim::Claim;
+use crate::guard::guards::{Guards, SlotGuard};
 use crate::guard::note::GuardNote;
 use crate::guard::table::{GuardScope, table};
 use crate::guard::target::GuardTarget;
@@ -20,7 +21,7 @@ use crate::name::display::shown;
 use crate::policy::automaton::{Automaton, Coverage};
 use crate::policy::config::Config;
 use crate::policy::profile;
-use crate::report::layout::counted;
+use crate::report::layout::{counted, grouped};
 use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
@@ -30,7 +31,9 @@ Examples:
   namegate guard on /srv/share --config site.toml --strict
 
 A new guard audits: it reports bad names (`namegate guard events`) and allows them. A guard that is on already is replaced, with \
-no moment without a policy, and keeps on auditing or enforcing unless an option says otherwise.
+no moment without a policy, and keeps on auditing or enforcing unless an option says otherwise. If PATH was removed and made again, \
+the guard of the directory that was there before is replaced, too. A directory or a file system that is guarded by another path keeps \
+its guard, unless --replace is given.
 
 Exit status: 0 the guard is on, 2 it could not be turned on.";
 
@@ -56,6 +59,9 @@ pub(super) struct OnArgs {
     /// Guard the whole file system that PATH is on
     #[arg(long)]
     whole_filesystem: bool,
+    /// Replace the guard of the same directory or file system that was turned on with another path
+    #[arg(long)]
+    replace: bool,
     #[command(flatten)]
     policy: PolicyArgs,
 }
@@ -82,11 +88,23 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
         return Err(CliError::new(format!("{}\n{advice}", needed.found)));
     }
     let guards = Guards::open_or_load().map_err(CliError::new)?;
-    let is_same = |scope: &GuardScope| (scope.device, scope.root) == (target.device, target.root);
-    let before = list(&guards)?.into_iter().find(|guard| is_same(&guard.scope));
-    let was_enforcing = before.as_ref().is_some_and(|guard| guard.scope.refusal.is_some());
+    let on = list(&guards)?;
+    let leads_there =
+        |guard: &SlotGuard| guard.path().is_some_and(|path| GuardTarget::is_at(&path, &guard.scope));
+    let claim = Claim::new(&on, &target, leads_there);
+    if let Some(other) = claim.other_path.as_ref().filter(|_| !args.replace) {
+        let what = if target.root.is_some() { "the directory" } else { "the file system of" };
+        return Err(CliError::new(format!(
+            "{what} {} is guarded as {1} already: this guard would replace that one. Give --replace, or turn that \
+             one off: namegate guard off {1}",
+            shown(&target.path),
+            shown(other),
+        )));
+    }
+    let before = claim.replaced.or(claim.stale.first().copied());
+    let was_enforcing = before.is_some_and(|guard| guard.scope.refusal.is_some());
     let is_enforcing = args.enforce || (was_enforcing && !args.audit);
-    let same_errno = before.as_ref().and_then(|guard| guard.scope.refusal);
+    let same_errno = before.and_then(|guard| guard.scope.refusal);
     let errno = args.errno.or(same_errno).unwrap_or(Errno::EINVAL);
     let note = GuardNote {
         path: JsonBytes::new(target.path.as_os_str().as_encoded_bytes()),
@@ -98,9 +116,15 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
     };
     let scope =
         GuardScope { device: target.device, root: target.root, refusal: is_enforcing.then_some(errno) };
-    let table = table(scope, &automaton, &note.to_bytes()).map_err(CliError::new);
-    let slot = before.as_ref().map(|guard| guard.slot);
-    let set = table.and_then(|table| guards.set(slot, target.device, &table).map_err(CliError::new));
+    let id = claim.replaced.map_or_else(|| guards.new_id(), |guard| guard.id);
+    let set = table(id, scope, &automaton, &note.to_bytes()).map_err(CliError::new).and_then(|table| {
+        for guard in &claim.stale {
+            let counts = guards.remove(guard.slot).map_err(CliError::new)?;
+            let path = shown(&target.path);
+            writeln!(out, "guard off: the directory that was {path} before ({})", counted_names(counts))?;
+        }
+        guards.set(claim.replaced, target.device, &table).map_err(CliError::new)
+    });
     if let Err(error) = set {
         // A first guard that is not to be leaves no program in the kernel.
         guards.unload_if_unused().map_err(CliError::new)?;
@@ -108,8 +132,12 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
     }
     let what = if target.root.is_some() { "this directory and below" } else { "the whole file system" };
     let does = if is_enforcing { format!("refuses bad names with {errno:?}") } else { "audits".into() };
-    let again = if slot.is_some() { "replaced" } else { "on" };
+    let again = if claim.replaced.is_some() { "replaced" } else { "on" };
     writeln!(out, "guard {again}: {} ({}, {what}), {does}", shown(&target.path), target.kind)?;
+    if let Some(other) = &claim.other_path {
+        writeln!(out, "It replaces the guard of {}.", shown(other))?;
+    }
+    report_beyond(&target, out)?;
     if !coverage.left_out.is_empty() {
         let rules: Vec<&str> = coverage.left_out.iter().map(|left| left.rule.name()).collect();
         writeln!(
@@ -120,4 +148,20 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
         )?;
     }
     Ok(ExitStatus::Clean)
+}
+
+/// Lists the mounts below the directory that the guard does not reach.
+fn report_beyond(target: &GuardTarget, out: &mut dyn Write) -> io::Result<()> {
+    /// A machine can have thousands, of containers.
+    const LISTED: usize = 16;
+    let (listed, more) = target.beyond.split_at(target.beyond.len().min(LISTED));
+    if listed.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "not checked, because other file systems or trees are mounted there:")?;
+    listed.iter().try_for_each(|point| writeln!(out, "  {}", shown(point)))?;
+    match more.len() {
+        0 => Ok(()),
+        more => writeln!(out, "  and {} more", grouped(more as u64)),
+    }
 }

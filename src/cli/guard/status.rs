@@ -6,8 +6,8 @@ use anstyle::Style;
 
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
-use super::require_root;
-use crate::guard::guards::GuardCounts;
+use super::{counted_names, require_root};
+use crate::guard::program::END_HOOK;
 use crate::guard::report::GuardsReport;
 use crate::json;
 use crate::report::layout::{BOLD, write_wrapped};
@@ -17,8 +17,8 @@ Examples:
   namegate guard status
   namegate guard status --json | jq .guards[].counts
 
-Exit status: 0 all guards are in force; 1 no guard is on, or the directory of one is not there, or a program is missing; 2 the \
-guards could not be read.";
+Exit status: 0 all guards are in force; 1 no guard is on, or the directory or the file system of one is not there, or a program is \
+missing; 2 the guards could not be read.";
 
 /// Show the guards in force: trees, policies, rules that the kernel cannot check, counters
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,9 @@ fn text(report: &GuardsReport, out: &mut dyn Write) -> io::Result<()> {
     for guard in &report.guards {
         let scope = if guard.scope == "tree" { "this directory and below" } else { "the whole file system" };
         field(out, "guard", &format!("{} ({}, {scope})", guard.path.shown, guard.filesystem))?;
-        if !guard.is_reachable {
+        if guard.has_ended {
+            field(out, "", "Its file system was unmounted: the guard has ended. Turn it off, or on again.")?;
+        } else if !guard.is_reachable {
             field(out, "", "The path leads to another directory now, or to none. The guard is still on.")?;
         }
         match &guard.errno {
@@ -62,13 +64,16 @@ fn text(report: &GuardsReport, out: &mut dyn Write) -> io::Result<()> {
         if !guard.unchecked_rules.is_empty() {
             field(out, "unchecked", &guard.unchecked_rules.join(", "))?;
         }
-        let GuardCounts { refused, audited, lost } = guard.counts;
-        field(out, "names", &format!("{refused} refused, {audited} audited; {lost} events lost"))?;
+        field(out, "names", &counted_names(guard.counts))?;
         writeln!(out)?;
     }
     for hook in &report.hooks {
         if !hook.is_attached {
-            field(out, "MISSING", &format!("the program of {}: such names are not checked", hook.hook))?;
+            let what = match hook.hook {
+                END_HOOK => "a guard stays on when its file system is unmounted",
+                _ => "such names are not checked",
+            };
+            field(out, "MISSING", &format!("the program of {}: {what}", hook.hook))?;
         }
         if hook.missed > 0 {
             field(

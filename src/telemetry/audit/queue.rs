@@ -65,17 +65,20 @@ pub(super) struct DropCounts {
     pub(super) bytes: u64,
     /// The writer was too slow.
     pub(super) queue: u64,
+    /// The kernel had no room for them. Nobody knows whose they are.
+    pub(super) buffer: u64,
 }
 
 impl DropCounts {
     fn total(self) -> u64 {
-        self.rate + self.bytes + self.queue
+        self.rate + self.bytes + self.queue + self.buffer
     }
 
     fn add(&mut self, other: Self) {
         self.rate += other.rate;
         self.bytes += other.bytes;
         self.queue += other.queue;
+        self.buffer += other.buffer;
     }
 }
 
@@ -102,10 +105,13 @@ pub(super) type QuotaKey = Option<u32>;
 
 #[derive(Debug, Default)]
 struct QueueState {
-    records: VecDeque<(QuotaKey, AuditRecord)>,
+    /// Each with its owner; without one, no limit applies to it.
+    records: VecDeque<(Option<QuotaKey>, AuditRecord)>,
     users: HashMap<QuotaKey, UserQuota>,
     /// Number of records that are queued or being created.
     waiting: usize,
+    /// Number of records that the kernel lost.
+    lost: u64,
     /// Time of the first drop that was not reported yet.
     dropped_since: Option<Instant>,
     is_to_reopen: bool,
@@ -115,8 +121,8 @@ struct QueueState {
 /// A task for the writer.
 #[derive(Debug)]
 pub(super) enum QueueItem {
-    /// Write this record, if its owner's byte limit allows it.
-    Write(QuotaKey, Box<AuditRecord>),
+    /// Write this record, if its owner's byte limit allows it; without an owner in any case.
+    Write(Option<QuotaKey>, Box<AuditRecord>),
     /// Report the dropped records of each owner.
     ReportDrops(Vec<(QuotaKey, DropCounts)>),
     /// Reopen the file.
@@ -132,11 +138,20 @@ pub(super) struct AuditQueue {
     metrics: Arc<Metrics>,
     state: Mutex<QueueState>,
     changed: Condvar,
+    /// Notified when a record leaves the queue.
+    left: Condvar,
 }
 
 impl AuditQueue {
     pub(super) fn new(per_second: NonZeroU32, bytes_per_second: NonZeroU32, metrics: Arc<Metrics>) -> Self {
-        Self { per_second, bytes_per_second, metrics, state: Mutex::default(), changed: Condvar::new() }
+        Self {
+            per_second,
+            bytes_per_second,
+            metrics,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            left: Condvar::new(),
+        }
     }
 
     /// Queues the record that `gather` creates, unless `uid` has too many at the moment; then `gather` is not called.
@@ -144,8 +159,26 @@ impl AuditQueue {
         let Some(who) = self.reserve(uid, Instant::now()) else { return };
         // Not under the lock: `gather` reads files.
         let record = gather();
-        self.state.lock().records.push_back((who, record));
+        self.state.lock().records.push_back((Some(who), record));
         self.changed.notify_one();
+    }
+
+    /// Queues a record to which no limit applies; waits while the queue is full.
+    pub(super) fn put(&self, record: AuditRecord) {
+        let mut state = self.state.lock();
+        while state.waiting >= QUEUED {
+            self.left.wait(&mut state);
+        }
+        state.waiting += 1;
+        state.records.push_back((None, record));
+        self.changed.notify_one();
+    }
+
+    /// Has the writer report that the kernel lost `records` records.
+    pub(super) fn add_lost(&self, records: u64) {
+        let mut state = self.state.lock();
+        state.lost += records;
+        self.note_drop(&mut state, Instant::now());
     }
 
     fn reserve(&self, uid: QuotaKey, now: Instant) -> Option<QuotaKey> {
@@ -246,7 +279,8 @@ impl AuditQueue {
             }
             if let Some((who, record)) = state.records.pop_front() {
                 state.waiting -= 1;
-                if let Some(user) = state.users.get_mut(&who) {
+                self.left.notify_one();
+                if let Some(user) = who.and_then(|who| state.users.get_mut(&who)) {
                     user.waiting -= 1;
                 }
                 return QueueItem::Write(who, Box::new(record));
@@ -283,7 +317,7 @@ impl QueueState {
         let mut all: Vec<(QuotaKey, DropCounts)> =
             dropped.map(|(who, user)| (*who, std::mem::take(&mut user.drops))).collect();
         all.sort_by_key(|(who, drops)| (std::cmp::Reverse(drops.total()), *who));
-        let mut others = DropCounts::default();
+        let mut others = DropCounts { buffer: std::mem::take(&mut self.lost), ..DropCounts::default() };
         let named = all.iter().enumerate().filter_map(|(i, (who, drops))| {
             if i < NAMED && who.is_some() {
                 return Some((*who, *drops));

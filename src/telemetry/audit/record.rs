@@ -101,7 +101,8 @@ pub struct AuditRecord {
     pub target: Option<OsString>,
     /// The directory, relative to the source; empty for the source itself. `None` if unknown.
     pub parent: Option<PathBuf>,
-    /// The rule; `None` for a name that looks like the escape of another name.
+    /// The rule; `None` for a name that looks like the escape of another name, and, with an empty span, if the policy is not known
+    /// any more.
     pub rule: Option<RuleId>,
     /// The bytes of the name, or of the target if there is one, that break the rule.
     pub span: Span,
@@ -148,9 +149,14 @@ impl fmt::Display for Sentence<'_> {
         }
         match record.rule {
             Some(rule) => write!(f, ": {rule}")?,
+            None if record.span.start == record.span.end => {
+                f.write_str(": the policy is not known any more")?
+            }
             None => f.write_str(": the escape of another name")?,
         }
-        write!(f, " at bytes {}..{}", record.span.start, record.span.end)?;
+        if record.rule.is_some() || record.span.start < record.span.end {
+            write!(f, " at bytes {}..{}", record.span.start, record.span.end)?;
+        }
         let Requester { uid, gid, pid, command, cgroup: _ } = &record.requester;
         let is_known = *pid != 0 || uid.is_some();
         let mut separator = "; ";

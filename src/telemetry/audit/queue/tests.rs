@@ -74,7 +74,7 @@ fn a_user_with_a_high_rate_fills_only_one_share_of_the_queue() {
     let (written, reported) = rest(&queue);
     assert_eq!(
         (written, reported),
-        (2 * SHARE, vec![(Some(1000), DropCounts { rate: 0, bytes: 0, queue: 5000 - SHARE as u64 })])
+        (2 * SHARE, vec![(Some(1000), DropCounts { queue: 5000 - SHARE as u64, ..DropCounts::default() })])
     );
 }
 
@@ -122,6 +122,7 @@ fn bytes_of_one_user_are_limited_and_cost_no_other_user_a_record() {
     loop {
         match queue.next() {
             QueueItem::Write(who, _) => {
+                let who = who.unwrap();
                 taken[(who == Some(1001)) as usize] += u64::from(queue.reserve_bytes(who, 1600))
             }
             QueueItem::ReportDrops(drops) => reported.extend(drops),
@@ -139,4 +140,31 @@ fn bytes_of_one_user_are_limited_and_cost_no_other_user_a_record() {
     // What is written in any case is waited for.
     queue.spend(Some(1001), 1 << 20);
     assert!(!queue.reserve_bytes(Some(1001), 1));
+}
+
+#[test]
+fn records_without_limits_wait_for_room_and_what_the_kernel_lost_is_reported_once() {
+    let queue = Arc::new(queue(1));
+    let (writer, mut written, mut lost) = (queue.clone(), 0, 0);
+    let adding = std::thread::spawn(move || {
+        (0..3 * QUEUED).for_each(|_| writer.put(record()));
+        writer.add_lost(7);
+        writer.close();
+    });
+    loop {
+        match queue.next() {
+            QueueItem::Write(who, _) => {
+                assert_eq!(who, None);
+                written += 1;
+            }
+            QueueItem::ReportDrops(drops) => {
+                assert!(drops.iter().all(|(who, drops)| who.is_none() && drops.total() == drops.buffer));
+                lost += drops.iter().map(|(_, drops)| drops.buffer).sum::<u64>();
+            }
+            QueueItem::Reopen => {}
+            QueueItem::End => break,
+        }
+    }
+    adding.join().unwrap();
+    assert_eq!((written, lost), (3 * QUEUED, 7));
 }
