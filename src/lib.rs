@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod collect;
 pub mod doctor;
+pub mod encoded_text;
 pub mod explain;
 pub mod fix;
 pub mod fuse;

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
+use crate::encoded_text::EncodedNames;
 use crate::name::Span;
 use crate::name::reading::Encoding;
 use crate::policy::Policy;
@@ -136,6 +137,7 @@ pub fn scan(
                 counters.count(|summary| {
                     summary.directories += u64::from(batch.is_whole());
                     summary.names += batch.count as u64;
+                    summary.encoded.add(count_encoded(&batch));
                 });
                 observer.checked(&batch.dir, batch.count as u64, 0);
                 directories.check(&batch, CheckedNames::All, &mut |findings| {
@@ -159,10 +161,13 @@ pub fn scan(
                 });
             }
             SourceEvent::Large(parts) => {
-                let names = chunked::check(parts, &directories, observer, &mut |findings| {
+                let mut encoded = EncodedNames::default();
+                let mut look = |part: &DirectoryBatch| encoded.add(count_encoded(part));
+                let names = chunked::check(parts, &directories, observer, &mut look, &mut |findings| {
                     report_findings(findings, false);
                 });
                 counters.count(|summary| {
+                    summary.encoded.add(encoded);
                     summary.directories += 1;
                     summary.names += names;
                 });
@@ -191,6 +196,14 @@ pub fn scan(
     let written = failure.map_or_else(|| report.finish(&basis, &summary), Err);
     summary.is_unread = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
     if summary.is_unread { Ok(summary) } else { written.map(|()| summary) }
+}
+
+/// The names of a tree that have encoded text. `fix plan` is for trees, and leaves repositories alone.
+fn count_encoded(batch: &DirectoryBatch) -> EncodedNames {
+    match batch.container.is_none() && !batch.in_repository {
+        true => EncodedNames::count(&batch.names),
+        false => EncodedNames::default(),
+    }
 }
 
 /// Counts in any thread: each takes a summary that no other uses, so that none waits while another counts.

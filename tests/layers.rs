@@ -19,14 +19,16 @@ const MODULES: &[(&str, &[&str])] = &[
     ("source", &["name", "check", "json", "parquet_file", "policy::Confidence", "signature", "sys"]),
     ("parquet_file", &[]),
     ("spreadsheet", &[]),
-    ("report", &["json", "policy", "source::location", "name", "spreadsheet"]),
+    ("encoded_text", &["name"]),
+    ("report", &["encoded_text", "json", "policy", "source::location", "name", "spreadsheet"]),
     ("collect", &["json", "policy", "parquet_file", "report", "signature", "source::location", "name"]),
     ("explain", &["json", "policy", "report", "name"]),
-    ("scan", &["check", "json", "policy", "progress", "source", "report", "name"]),
+    ("scan", &["check", "encoded_text", "json", "policy", "progress", "source", "report", "name"]),
     (
         "fix",
         &[
             "check",
+            "encoded_text",
             "json",
             "policy",
             "progress",
@@ -86,6 +88,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "name",
+            "encoded_text",
             "json",
             "progress",
             "sys",

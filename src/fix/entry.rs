@@ -59,9 +59,19 @@ pub fn look_up(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
     }
 }
 
+/// The beginning of temporary names.
+const TEMPORARY: &str = ".namegate-";
+
 /// A random temporary name.
 pub fn random_name() -> Vec<u8> {
-    format!(".namegate-{:08x}", RandomState::new().hash_one(0) as u32).into_bytes()
+    format!("{TEMPORARY}{:08x}", RandomState::new().hash_one(0) as u32).into_bytes()
+}
+
+/// Reports whether `name` can be from [`random_name`].
+pub fn is_temporary(name: &[u8]) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.strip_prefix(TEMPORARY.as_bytes())
+        .is_some_and(|digits| digits.len() == 8 && digits.iter().all(is_digit))
 }
 
 /// A temporary name that no entry of `dir` has.

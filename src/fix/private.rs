@@ -6,22 +6,62 @@
 //! it has checked that it is a directory of this user that no other user may search. If another process puts such a directory
 //! there, it is as safe as the original. Nothing in it is touched, because every entry in it is newly created and has a
 //! random name.
+//!
+//! A run locks its private directories. One that no run has locked was left by a run that was killed, and the next run that changes
+//! anything in the directory above removes it if it is empty. Only directories of this user alone count, which nobody else can lock.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::entry::EntryFailure;
+use super::entry::{EntryFailure, is_temporary};
+use super::listing::for_each_name;
 use crate::sys::open;
 use crate::sys::stat;
 
 /// A directory that only this user can search.
 #[derive(Debug)]
-pub struct PrivateDir(OwnedFd);
+pub struct PrivateDir {
+    fd: OwnedFd,
+    /// While it is open, other runs leave the directory alone. `None` if the file system has no locks: then they cannot lock it either.
+    _lock: Option<Flock<File>>,
+}
+
+/// How often another run may remove a new directory before it is locked.
+const MAX_TRIES: usize = 8;
+
+/// Removes the directories in `dir` that killed runs have left.
+pub fn remove_stale(dir: impl AsFd + Copy) {
+    let mut found = Vec::new();
+    // Of a directory that cannot be listed nobody knows.
+    let _ = for_each_name(dir, &mut |name| {
+        if is_temporary(name) {
+            found.push(name.to_vec());
+        }
+    });
+    found.iter().for_each(|name| remove_stale_one(dir, name));
+}
+
+/// Removes the directory `name` in `dir` if a killed run has left it, empty.
+pub fn remove_stale_one(dir: impl AsFd + Copy, name: &[u8]) {
+    if let Ok(Some(fd)) = PrivateDir::open(dir, name)
+        && let Some(lock) = lock(&fd, FlockArg::LockExclusiveNonblock)
+    {
+        PrivateDir { fd, _lock: Some(lock) }.remove(dir, name);
+    }
+}
+
+/// Locks the directory `fd`; `None` if another run has locked it, or if it cannot be locked.
+fn lock(fd: &OwnedFd, how: FlockArg) -> Option<Flock<File>> {
+    let readable = open::beneath(fd, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty());
+    Flock::lock(File::from(readable.ok()?), how).ok()
+}
 
 impl PrivateDir {
     /// Creates the directory `name` in `dir`.
@@ -29,13 +69,21 @@ impl PrivateDir {
     /// # Errors
     /// [`EntryFailure::Exposed`] if the name is taken, or if another process replaced the directory.
     pub fn make(dir: impl AsFd + Copy, name: &[u8]) -> Result<Self, EntryFailure> {
-        match mkdirat(dir, OsStr::from_bytes(name), Mode::S_IRWXU) {
-            Ok(()) => {}
-            // The name was free just before.
-            Err(Errno::EEXIST) => return Err(EntryFailure::Exposed),
-            Err(error) => return Err(error.into()),
+        for _ in 0..MAX_TRIES {
+            match mkdirat(dir, OsStr::from_bytes(name), Mode::S_IRWXU) {
+                Ok(()) => {}
+                // The name was free just before.
+                Err(Errno::EEXIST) => return Err(EntryFailure::Exposed),
+                Err(error) => return Err(error.into()),
+            }
+            // Another run may take the directory for one that was left, until it is locked.
+            if let Some(made) = Self::find(dir, name)?
+                && made.is_at(dir, name)
+            {
+                return Ok(made);
+            }
         }
-        Self::find(dir, name)?.ok_or(EntryFailure::Exposed)
+        Err(EntryFailure::Exposed)
     }
 
     /// Opens the directory `name` in `dir`, which an earlier run may have left; `None` if the name is free.
@@ -43,6 +91,11 @@ impl PrivateDir {
     /// # Errors
     /// [`EntryFailure::Exposed`] if it is not a directory of this user alone.
     pub fn find(dir: impl AsFd, name: &[u8]) -> Result<Option<Self>, EntryFailure> {
+        let fd = Self::open(dir, name)?;
+        Ok(fd.map(|fd| Self { _lock: lock(&fd, FlockArg::LockSharedNonblock), fd }))
+    }
+
+    fn open(dir: impl AsFd, name: &[u8]) -> Result<Option<OwnedFd>, EntryFailure> {
         // Follows no link and enters no mount.
         let fd = match open::directory(dir, OsStr::from_bytes(name), false) {
             Ok(fd) => fd,
@@ -53,8 +106,16 @@ impl PrivateDir {
         // Only its owner or root can open it to others. The group bits limit every entry of an ACL.
         let stat = stat::at(&fd, OsStr::new(""))?;
         match stat.uid == geteuid().as_raw() && stat.mode & 0o077 == 0 {
-            true => Ok(Some(Self(fd))),
+            true => Ok(Some(fd)),
             false => Err(EntryFailure::Exposed),
+        }
+    }
+
+    /// Whether the name `name` in `dir` is that of the directory.
+    fn is_at(&self, dir: impl AsFd, name: &[u8]) -> bool {
+        match (stat::at(self, OsStr::new("")), stat::at(&dir, OsStr::from_bytes(name))) {
+            (Ok(ours), Ok(there)) => (ours.ino, ours.device) == (there.ino, there.device),
+            _ => false,
         }
     }
 
@@ -62,12 +123,8 @@ impl PrivateDir {
     /// of no use. No system call removes an inode, so an empty directory that another process puts there at the same moment
     /// may be removed instead; that process could remove it as well.
     fn remove(&self, dir: impl AsFd, name: &[u8]) {
-        let name = OsStr::from_bytes(name);
-        let ours = stat::at(self, OsStr::new(""));
-        if let (Ok(ours), Ok(there)) = (ours, stat::at(&dir, name))
-            && (ours.ino, ours.device) == (there.ino, there.device)
-        {
-            let _ = unlinkat(dir, name, UnlinkatFlags::RemoveDir);
+        if self.is_at(&dir, name) {
+            let _ = unlinkat(dir, OsStr::from_bytes(name), UnlinkatFlags::RemoveDir);
         }
     }
 }
@@ -122,7 +179,7 @@ impl CurrentPrivateDir {
 
 impl AsFd for PrivateDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -136,7 +193,7 @@ mod tests {
     #[test]
     fn only_a_directory_that_no_other_user_can_search_is_private() {
         let dir = tempfile::tempdir().unwrap();
-        let fd = fs::File::open(dir.path()).unwrap();
+        let fd = File::open(dir.path()).unwrap();
         let path = |name: &str| dir.path().join(name);
         assert!(PrivateDir::find(&fd, b"made").unwrap().is_none());
         let made = PrivateDir::make(&fd, b"made").unwrap();
@@ -159,5 +216,37 @@ mod tests {
         }
         made.remove(&fd, b"made");
         assert!(!path("made").exists());
+    }
+
+    #[test]
+    fn only_an_empty_directory_of_a_killed_run_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = File::open(dir.path()).unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let names = [".namegate-00000001", ".namegate-00000002", ".namegate-00000003", ".namegate-00000004"];
+        let [left, used, full, open] = names;
+        for name in [left, used, full, open, ".namegate-mine", ".namegate-0000000G"] {
+            fs::create_dir(path(name)).unwrap();
+            fs::set_permissions(path(name), Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::write(path(full).join("entry"), "").unwrap();
+        fs::set_permissions(path(open), Permissions::from_mode(0o750)).unwrap();
+        symlink(used, path(".namegate-00000005")).unwrap();
+        if geteuid().is_root() {
+            fs::create_dir(path(".namegate-00000006")).unwrap();
+            fs::set_permissions(path(".namegate-00000006"), Permissions::from_mode(0o700)).unwrap();
+            chown(path(".namegate-00000006"), Some(1), None).unwrap();
+        }
+        let count = || fs::read_dir(dir.path()).unwrap().count();
+        let (before, in_use) = (count(), PrivateDir::find(&fd, used.as_bytes()).unwrap());
+        remove_stale(&fd);
+        assert_eq!((count(), path(left).exists()), (before - 1, false));
+        drop(in_use);
+        remove_stale(&fd);
+        assert_eq!((count(), path(used).exists()), (before - 2, false), "its run has ended");
+        let made = PrivateDir::make(&fd, left.as_bytes()).unwrap();
+        remove_stale(&fd);
+        assert!(path(left).exists(), "a new one is locked");
+        drop(made);
     }
 }

@@ -11,7 +11,6 @@ pub mod char_table;
 pub mod conversion;
 mod directory;
 mod draft;
-pub mod encoded_text;
 mod large;
 mod links;
 mod look_up;

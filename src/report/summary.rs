@@ -9,6 +9,7 @@ use namegate_findings::unmarked::UnmarkedNames;
 use super::layout::counted;
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{DirectoryFindings, ReportedName, ReportedViolation};
+use crate::encoded_text::EncodedNames;
 use crate::name::script;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{Concern, RuleId, Severity};
@@ -34,6 +35,8 @@ pub struct Summary {
     pub vanished: u64,
     /// Names with findings that are inside repositories of version control.
     pub in_repositories: u64,
+    /// Names in trees with text that `fix plan --decode` decodes.
+    pub encoded: EncodedNames,
     /// The run was stopped before everything was checked.
     pub was_interrupted: bool,
     /// Nobody reads the report any more, and the run ended for that reason. The summary has what was counted until then.
@@ -172,6 +175,7 @@ impl Summary {
         self.unreadable += part.unreadable;
         self.vanished += part.vanished;
         self.in_repositories += part.in_repositories;
+        self.encoded.add(part.encoded);
         self.collisions += part.collisions;
         self.lost_or_changed += part.lost_or_changed;
         for (rule, counts) in part.rules {

@@ -14,6 +14,7 @@ use self::names::{TextRenderer, marked, write_names};
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
+use crate::encoded_text::EncodedText;
 use crate::name::Span;
 use crate::name::display::{display, display_part};
 use crate::policy::Confidence;
@@ -237,6 +238,12 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
     if summary.in_repositories > 0 {
         let names = counted(summary.in_repositories, "name is", "names are");
         let _ = writeln!(text, "{names} inside repositories, which new names would damage");
+    }
+    if summary.encoded.names > 0 {
+        let names = counted(summary.encoded.names, "name has", "names have");
+        let kinds: Vec<&str> = summary.encoded.kinds().map(EncodedText::as_str).collect();
+        let kinds = kinds.join(",");
+        let _ = writeln!(text, "{names} encoded text, which `namegate fix plan --decode {kinds}` decodes");
     }
     text
 }

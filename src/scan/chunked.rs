@@ -26,14 +26,15 @@ const MOST_HELD: usize = 1 << 18;
 /// Takes the findings.
 type FindingsSink<'e> = dyn FnMut(DirectoryFindings) + 'e;
 
-/// Checks the names of a large directory, gives the findings to `emit`, and returns the number of names.
+/// Checks the names of a large directory, gives each part to `look` and the findings to `emit`, and returns the number of names.
 pub(super) fn check(
     parts: &mut dyn Parts,
     scan: &BatchScan<'_>,
     observer: &dyn Observer,
+    look: &mut dyn FnMut(&DirectoryBatch),
     emit: &mut FindingsSink<'_>,
 ) -> u64 {
-    check_holding(MOST_HELD, parts, scan, observer, emit)
+    check_holding(MOST_HELD, parts, scan, observer, look, emit)
 }
 
 /// [`check`], with at most `most_held` bytes of names with findings together.
@@ -42,6 +43,7 @@ fn check_holding(
     parts: &mut dyn Parts,
     scan: &BatchScan<'_>,
     observer: &dyn Observer,
+    look: &mut dyn FnMut(&DirectoryBatch),
     emit: &mut FindingsSink<'_>,
 ) -> u64 {
     let prefix = scan.prefix;
@@ -49,6 +51,7 @@ fn check_holding(
     let (mut dir, mut names, mut has_objection) = (PathBuf::new(), 0, false);
     parts.each(&mut |part| {
         names += part.count as u64;
+        look(part);
         check.add(&part.directory(prefix));
         if !has_objection {
             part.each_name(&mut |_, name| has_objection |= is_objected_to(part, name));

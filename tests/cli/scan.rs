@@ -281,3 +281,24 @@ fn the_name_of_a_root_is_checked_and_so_is_what_lies_below() {
     let output = namegate().args(["scan", "."]).current_dir(&bad).output().unwrap();
     assert!(stdout(&output).contains("among 1 name in 1 directory"), "{}", stdout(&output));
 }
+
+#[test]
+fn names_with_encoded_text_are_noted_and_are_no_findings() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["%E5%85%A8.txt", r"a\b%20c", "Q&amp;A", "=?utf-8?B?w6k=?=", "100%", "Tom & Jerry"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    fs::create_dir(dir.path().join("plain")).unwrap();
+    let scan = |name: &str| {
+        let path = dir.path().join(name);
+        run(["scan", "--profile", "utf8", "--format", "text", path.to_str().unwrap()])
+    };
+    let output = scan("");
+    assert_eq!(status(&output), 0);
+    let text = stdout(&output);
+    assert!(text.contains("clean"), "{text}");
+    let note =
+        "4 names have encoded text, which `namegate fix plan --decode percent,mime,html,backslash` decodes\n";
+    assert!(text.ends_with(note), "{text}");
+    assert!(!stdout(&scan("plain")).contains("encoded"));
+}

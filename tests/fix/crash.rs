@@ -297,6 +297,37 @@ fn moves_that_are_killed_at_any_point_are_resumed_and_undone_with_their_director
     }
 }
 
+#[test]
+fn the_next_run_removes_what_a_killed_run_has_left() {
+    let is_left = |case: &Case| {
+        fs::read_dir(&case.root)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .any(|path| path.is_dir() && path.file_name().unwrap().as_bytes().starts_with(b".namegate-"))
+    };
+    let mut count = 0;
+    for at in 2.. {
+        let case = Case::new();
+        if !is_killed("apply", at, ONE_BATCH, case.dir.path()) {
+            break;
+        }
+        let left = fs::read_dir(&case.root).unwrap().map(|entry| entry.unwrap().path());
+        let is_empty = left
+            .filter(|path| path.file_name().unwrap().as_bytes().starts_with(b".namegate-") && path.is_dir())
+            .all(|path| fs::read_dir(path).unwrap().count() == 0);
+        if is_empty && is_left(&case) {
+            count += 1;
+            fs::write(case.root.join("other"), "").unwrap();
+            let next = plan(&case.root, &[(b"other", "another")]);
+            let journal = case.dir.path().join("next");
+            apply_plan(&next, &journal, OPTIONS, &Recorder::default()).unwrap();
+            assert!(!is_left(&case), "killed at point {at}");
+            case.finish(ONE_BATCH);
+        }
+    }
+    assert!(count > 1, "{count} runs left an empty directory");
+}
+
 /// The tree without the private directory for new links, and without a link in it that was not moved to its name yet.
 fn without_temporary(case: &Case) -> Snapshot {
     let mut now = snapshot(&case.root);

@@ -9,6 +9,7 @@ use super::prepare::{PreparedBatch, PreparedIds, max_open};
 use crate::fix::entry::{EntryFailure, free_name, random_name};
 use crate::fix::journal::BatchEntry;
 use crate::fix::plan::{Retarget, TargetPart, components};
+use crate::fix::private::remove_stale;
 use crate::fix::relink::{OpenLink, Relink};
 use crate::fix::roots::OpenPlanDir;
 use crate::json::{Base64, Hex};
@@ -107,7 +108,12 @@ impl<'r> LinkUpdate<'r> {
         let last = self.batch.directories.last().filter(|last| *last.path == *path);
         let private_dir = match (last, self.batch.entries.last()) {
             (Some(_), Some(BatchEntry::Retarget(Relink { private_dir: Some(name), .. }))) => name.clone(),
-            _ => Hex(free_name(&*dir)?),
+            _ => {
+                if !committer.is_rehearsal() {
+                    remove_stale(&*dir);
+                }
+                Hex(free_name(&*dir)?)
+            }
         };
         let relink = Relink {
             directory: 0,

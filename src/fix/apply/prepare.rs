@@ -1,6 +1,7 @@
 //! Prepares batches: compares the plan with the directories. This changes nothing, so it can be done while the batch before is
 //! executed: the entries of a directory come before the directory itself, so no rename changes a path that is still to be opened.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use super::commit::BatchCommitter;
 use super::suspects::SuspectRenames;
 use super::{ApplyOptions, ApplyRun, BatchSink, LinksByName};
-use crate::fix::entry::{EntryFailure, InodeIdentity};
+use crate::fix::entry::{EntryFailure, InodeIdentity, is_temporary};
 use crate::fix::group::GroupMember;
 use crate::fix::journal::{BatchDirectory, BatchEntry, JournalBatch, RenderedRecords};
 use crate::fix::listing::for_each_name;
@@ -19,6 +20,7 @@ use crate::fix::plan::check::check_new_name;
 use crate::fix::plan::id_set::IdSet;
 use crate::fix::plan::order::order_names;
 use crate::fix::plan::{FileKind, PlanDirectory, Rename};
+use crate::fix::private::remove_stale_one;
 use crate::fix::roots::{OpenPlanDir, PlanRoots};
 use crate::fix::stored_plan::{DirectoryRenames, StoredPlan};
 use crate::json::{Base64, Hex};
@@ -215,7 +217,16 @@ impl<'r> BatchPreparer<'r> {
         found: &DirectoryRenames<'_>,
     ) -> io::Result<SuspectRenames<'r>> {
         let Ok(dir) = dir else { return Ok(SuspectRenames::default()) };
-        let names = |take: &mut dyn FnMut(&[u8])| for_each_name(&**dir, take).is_ok();
+        let left = RefCell::new(Vec::new());
+        let names = |take: &mut dyn FnMut(&[u8])| {
+            let listed = for_each_name(&**dir, &mut |name| {
+                if is_temporary(name) {
+                    left.borrow_mut().push(name.to_vec());
+                }
+                take(name);
+            });
+            listed.is_ok()
+        };
         let renames = |take: &mut dyn FnMut(&Rename)| {
             let to_do =
                 |rename: &Rename| rename.confidence <= self.options.at_least && !self.is_done_before(rename);
@@ -227,7 +238,10 @@ impl<'r> BatchPreparer<'r> {
             });
             given.map(drop)
         };
-        SuspectRenames::find(self.options.policy, &names, &renames)
+        let suspects = SuspectRenames::find(self.options.policy, &names, &renames);
+        // Of a killed run. A rehearsal removes nothing.
+        left.borrow().iter().filter(|_| self.is_recorded).for_each(|name| remove_stale_one(&**dir, name));
+        suspects
     }
 
     /// Passes the batch on if it is full.

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::encoded_text::EncodedText;
 use super::map::CharMap;
+use crate::encoded_text::EncodedText;
 use crate::name::misread::Reread;
 use crate::name::scalar::is_invisible;
 use crate::policy::Confidence;

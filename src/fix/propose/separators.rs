@@ -1,5 +1,6 @@
 //! Names in which a backslash was a separator: `dir\sub\file`, as programs unpack zips that name their entries so.
 
+use crate::encoded_text::path_parts;
 use crate::policy::{Confidence, EncodingHint, Policy, Verdict};
 
 /// A path that a name stands for.
@@ -16,22 +17,7 @@ pub(super) struct SeparatedPath {
 /// # Errors
 /// Why it stands for none, as a sentence that begins with `it`.
 pub(super) fn separate(policy: &Policy, text: &str) -> Result<SeparatedPath, String> {
-    let is_drive = |part: &str| matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
-    let parts: Vec<&str> = text.split('\\').collect();
-    let why = if parts[0].is_empty() {
-        "it begins with a backslash, so it would be an absolute path"
-    } else if is_drive(parts[0]) {
-        "it begins with the letter of a drive"
-    } else if parts.iter().any(|part| part.is_empty()) {
-        "it ends with a backslash or has two side by side, so a name of its path would be empty"
-    } else if parts.iter().any(|part| matches!(*part, "." | "..")) {
-        "its path would have `.` or `..` in it"
-    } else {
-        ""
-    };
-    if !why.is_empty() {
-        return Err(why.to_owned());
-    }
+    let parts = path_parts(text)?;
     let (mut path, mut confidence) = (Vec::with_capacity(parts.len()), Confidence::Likely);
     for part in parts {
         if let Verdict::Accept(_) = policy.verdict(part.as_bytes()) {

@@ -182,6 +182,44 @@ impl Arena {
         }))
     }
 
+    /// Calls `take` with each name that has one of the bytes `any`, or `pair`. Two fast passes look for them in all names together.
+    ///
+    /// ```
+    /// use namegate_core::name::arena::Arena;
+    /// let mut arena = Arena::new();
+    /// for name in ["a%b%c", "plain", "=?x", "&"] {
+    ///     arena.push(name.as_bytes()).unwrap();
+    /// }
+    /// let mut found = Vec::new();
+    /// arena.each_with(*b"%&#", b"=?", &mut |name| found.push(name.to_vec()));
+    /// assert_eq!(found, [&b"a%b%c"[..], b"&", b"=?x"]);
+    /// ```
+    pub fn each_with(&self, any: [u8; 3], pair: &[u8; 2], take: &mut dyn FnMut(&[u8])) {
+        let name_around = |at: usize| {
+            let start = memchr::memrchr(0, &self.bytes[..at]).map_or(0, |end| end + 1);
+            (start, self.name_at(start))
+        };
+        let mut next = 0;
+        for at in memchr::memchr3_iter(any[0], any[1], any[2], &self.bytes) {
+            if at >= next {
+                let (start, name) = name_around(at);
+                next = start + name.len();
+                take(name);
+            }
+        }
+        next = 0;
+        for at in memchr::memmem::find_iter(&self.bytes, pair) {
+            if at >= next {
+                let (start, name) = name_around(at);
+                next = start + name.len();
+                // The first pass had the others.
+                if memchr::memchr3(any[0], any[1], any[2], name).is_none() {
+                    take(name);
+                }
+            }
+        }
+    }
+
     /// Reserves memory for `len` more bytes of names.
     pub fn reserve(&mut self, len: usize) {
         self.bytes.reserve(len);

@@ -4,6 +4,7 @@
 use clap::ValueEnum;
 use data_encoding::BASE64_NOPAD;
 
+use crate::name::arena::Arena;
 use crate::name::reading::Encoding;
 
 /// A way to encode text.
@@ -96,6 +97,68 @@ fn percent(name: &str) -> Option<Vec<u8>> {
         }
     }
     is_changed.then_some(decoded)
+}
+
+/// The parts of a path with backslashes.
+///
+/// # Errors
+/// Why `text` is no such path, as a sentence that begins with `it`.
+pub fn path_parts(text: &str) -> Result<Vec<&str>, &'static str> {
+    let is_drive = |part: &str| matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    let parts: Vec<&str> = text.split('\\').collect();
+    match () {
+        () if parts[0].is_empty() => Err("it begins with a backslash, so it would be an absolute path"),
+        () if is_drive(parts[0]) => Err("it begins with the letter of a drive"),
+        () if parts.iter().any(|part| part.is_empty()) => {
+            Err("it ends with a backslash or has two side by side, so a name of its path would be empty")
+        }
+        () if parts.iter().any(|part| matches!(*part, "." | "..")) => {
+            Err("its path would have `.` or `..` in it")
+        }
+        () => Ok(parts),
+    }
+}
+
+/// How many names have encoded text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncodedNames {
+    /// Names with any.
+    pub names: u64,
+    /// Names by the kind, in the order of its variants.
+    by_kind: [u64; 4],
+}
+
+impl EncodedNames {
+    /// Counts the names of `arena`. Costs nearly nothing if they have no character that encoded text has.
+    pub fn count(arena: &Arena) -> Self {
+        let mut counts = Self::default();
+        arena.each_with(*b"%&\\", b"=?", &mut |name| {
+            let Ok(name) = std::str::from_utf8(name) else { return };
+            let kinds = EncodedText::value_variants().iter().map(|kind| match kind {
+                EncodedText::Backslash => name.contains('\\') && path_parts(name).is_ok(),
+                kind => kind.decode(name).is_some(),
+            });
+            let mut is_any = false;
+            for (count, has) in counts.by_kind.iter_mut().zip(kinds) {
+                *count += u64::from(has);
+                is_any |= has;
+            }
+            counts.names += u64::from(is_any);
+        });
+        counts
+    }
+
+    /// Adds the counts of other names.
+    pub fn add(&mut self, other: Self) {
+        self.names += other.names;
+        self.by_kind.iter_mut().zip(other.by_kind).for_each(|(count, other)| *count += other);
+    }
+
+    /// The kinds of the text that was found.
+    pub fn kinds(&self) -> impl Iterator<Item = EncodedText> {
+        let counted = EncodedText::value_variants().iter().zip(self.by_kind);
+        counted.filter(|(_, count)| *count > 0).map(|(kind, _)| *kind)
+    }
 }
 
 /// `bytes` in the encoding of a label.
@@ -203,6 +266,35 @@ mod tests {
         ] {
             assert_eq!(kind.decode(name).as_deref(), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn names_with_encoded_text_are_counted_once_and_others_never() {
+        let mut arena = Arena::new();
+        for name in [
+            "plain",
+            "100%",
+            "Tom & Jerry",
+            "AT&T",
+            r"\absolute",
+            r"C:\x",
+            "a=b?",
+            "%E5%85%A8.txt",
+            r"a\b%20c",
+            "Q&amp;A",
+            "=?utf-8?B?w6k=?=",
+            "last",
+        ] {
+            arena.push(name.as_bytes()).unwrap();
+        }
+        arena.push(b"%20caf\xE9").unwrap();
+        let counts = EncodedNames::count(&arena);
+        assert_eq!((counts.names, counts.by_kind), (4, [2, 1, 1, 1]));
+        assert_eq!(
+            counts.kinds().map(EncodedText::as_str).collect::<Vec<_>>(),
+            ["percent", "mime", "html", "backslash"]
+        );
+        assert_eq!(EncodedNames::count(&Arena::new()), EncodedNames::default());
     }
 
     proptest! {
