@@ -19,6 +19,7 @@ mod error;
 mod export;
 mod exported;
 mod failure;
+mod holders;
 mod listing;
 mod locks;
 mod mount;

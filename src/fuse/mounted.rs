@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::attach::Attachment;
 use super::dispatch::RequestCore;
 use super::error::Error;
+use super::holders::holders;
 use super::reroot::numbers;
 use super::serve_config::ServeConfig;
 use super::server::Server;
@@ -39,6 +40,8 @@ enum Ending {
     Served(io::Result<()>),
     /// These requests are stuck, and serving ends without them.
     Stuck(String),
+    /// The mount is still in use, and serving ends all the same, as was asked for.
+    Cut,
 }
 
 /// How serving has ended without an error.
@@ -109,11 +112,13 @@ impl Mounted {
         match endings.recv() {
             Ok(Ending::Stuck(what)) => {
                 core.server.close_audit();
-                // Otherwise clients would wait as long as threads of this process are stuck.
-                if let Err(error) = hang_up() {
-                    log::warn!("clients of the mount may have to wait: {error}");
-                }
+                hang_up();
                 Err(Error::Stuck(what))
+            }
+            Ok(Ending::Cut) => {
+                core.server.close_audit();
+                hang_up();
+                Ok(EndOfService::Unmounted)
             }
             Ok(Ending::Served(Ok(()))) if stop.is_some_and(|stop| stop.is_asked()) => {
                 // Whoever has asked for it ends this process if it takes too long.
@@ -140,10 +145,13 @@ impl Mounted {
     }
 }
 
-/// Closes the FUSE device, so that the kernel answers all waiting clients with an error.
-fn hang_up() -> io::Result<()> {
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    take_away(Path::new("/dev/fuse"), &null.into())
+/// Closes the FUSE device, so that the kernel answers all waiting clients with an error. Otherwise they would wait as long as threads of
+/// this process are stuck.
+fn hang_up() {
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null");
+    if let Err(error) = null.and_then(|null| take_away(Path::new("/dev/fuse"), &null.into())) {
+        log::warn!("clients of the mount may have to wait: {error}");
+    }
 }
 
 impl Handle {
@@ -223,19 +231,34 @@ impl Handle {
     }
 
     /// Unmounts as [`Handle::unmount`] does, and ends serving when a request has been in progress for `grace`, counted from
-    /// now at the earliest: it may never finish. Files that are open then are no longer served.
+    /// now at the earliest: it may never finish. With `most`, serving ends after that time whoever uses the mount. Files that are open then
+    /// are no longer served. If the mount stays in use, the log says by whom.
     ///
     /// # Errors
     /// The thread that watches the requests cannot be created.
-    pub fn end(&self, grace: Duration) -> io::Result<()> {
+    pub fn end(&self, grace: Duration, most: Option<Duration>) -> io::Result<()> {
         const INTERVAL: Duration = Duration::from_millis(250);
+        /// Clients that close their files at a signal of their own have done so by then.
+        const NOTABLE: Duration = Duration::from_secs(2);
+        let device = self.attachment.upgrade().and_then(|it| it.device_number().map(str::to_owned));
         self.unmount();
         let (core, ends) = (self.core.clone(), self.ends.clone());
         let begun = Instant::now();
         let watching = move || {
+            let mut was_noted = false;
             loop {
-                thread::sleep(INTERVAL);
+                thread::sleep(INTERVAL.min(most.unwrap_or(INTERVAL)));
                 let Some(core) = core.upgrade() else { return };
+                let users = || holders(&core.server, device.as_deref());
+                if most.is_some_and(|most| begun.elapsed() >= most) {
+                    log::warn!("the mount is in use and ends as its stop timeout says: {}", users());
+                    let _ = ends.send(Ending::Cut);
+                    return;
+                }
+                if begun.elapsed() >= NOTABLE && !was_noted {
+                    was_noted = true;
+                    log::warn!("unmounted, and still served because it is in use: {}", users());
+                }
                 if begun.elapsed() < grace {
                     continue;
                 }

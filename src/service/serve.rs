@@ -143,6 +143,7 @@ fn serve_after(
         ready.detach().map_err(|error| ServeError::new(format!("cannot go into the background: {error}")))?;
     }
     let name = reserved.as_ref().map_or_else(|| instance_name(&config), |reserved| reserved.name().clone());
+    let stop_timeout = config.settings.stop_timeout;
     let served = Arc::new(MountService::new(
         (name, source),
         settings,
@@ -171,7 +172,7 @@ fn serve_after(
             notifier.stopping();
             // Another instance may take the name while files that are open here are still served.
             drop(socket.lock().take());
-            if let Err(error) = served.handle().end(GRACE) {
+            if let Err(error) = served.handle().end(GRACE, stop_timeout) {
                 log::error!("cannot watch for requests that are stuck: {error}");
             }
         }

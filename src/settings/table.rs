@@ -168,6 +168,11 @@ settings! {
     export: bool = false, {
         name: "export", key: ("mount", "export"), places: ALL,
     }
+    "Seconds after SIGTERM or SIGINT until the server ends although the mount is in use: files are open, or a container has a copy of the mount"
+    stop_timeout: Duration, {
+        name: "stop-timeout", key: ("mount", "stop-timeout"), value_name: "SECONDS", unit: "s",
+        default_text: "as long as it is in use", places: ALL,
+    }
     "Name of the source in the mount table"
     fsname: String, {
         name: "fsname", key: ("mount", "fsname"), value_name: "NAME", default_text: "path of the source", places: ALL,

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::mounted::{Mounted, can_mount, is_mounted, prepare, unmount, wait_until};
 use nix::errno::Errno;
@@ -64,6 +64,76 @@ fn a_signal_while_files_are_open_detaches_and_serves_them_until_they_are_closed(
     let (status, said) = mounted.ended();
     assert_eq!(status.code(), Some(0), "{said}");
     assert_eq!(fs::read_to_string(mounted.backing().join("file")).unwrap(), "content and more");
+}
+
+/// A process in a mount namespace of its own, which has a copy of every mount; ended on drop.
+struct Container(Child);
+
+impl Container {
+    /// `None`, after a message, if there is no unshare(1).
+    fn of(mounted: &Mounted) -> Option<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sleep", "600"]);
+        let Ok(child) = command.spawn() else {
+            println!("SKIPPED: no unshare");
+            return None;
+        };
+        let container = Self(child);
+        wait_until("the container", || container.command() == "sleep" && container.has(mounted));
+        Some(container)
+    }
+
+    fn command(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/comm", self.0.id())).unwrap().trim_end().to_owned()
+    }
+
+    /// Whether it sees the mount.
+    fn has(&self, mounted: &Mounted) -> bool {
+        let table = fs::read(format!("/proc/{}/mountinfo", self.0.id())).unwrap();
+        String::from_utf8_lossy(&table).contains(mounted.mnt().to_str().unwrap())
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_mount_of_which_a_container_has_a_copy_is_served_until_the_copy_is_gone() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    fs::write(mounted.mnt().join("file"), "content").unwrap();
+    let Some(container) = Container::of(&mounted) else { return };
+    mounted.signal(Signal::SIGTERM);
+    wait_until("the unmounting", || !is_mounted(&mounted.mnt()));
+    let within = format!("/proc/{}/root{}", container.0.id(), mounted.mnt().join("file").display());
+    assert_eq!(fs::read_to_string(within).unwrap(), "content");
+    drop(container);
+    assert_eq!(mounted.ended().0.code(), Some(0));
+}
+
+#[test]
+fn a_stop_timeout_ends_a_mount_that_is_in_use_and_says_who_uses_it() {
+    let Some(mut mounted) = Mounted::new(&["--stop-timeout", "3"]) else { return };
+    let path = mounted.mnt().join("file");
+    fs::write(&path, "content").unwrap();
+    let Some(container) = Container::of(&mounted) else { return };
+    let file = File::open(&path).unwrap();
+    mounted.signal(Signal::SIGTERM);
+    let (status, said) = mounted.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    let pid = container.0.id();
+    let users = format!(
+        "1 open file, a copy of the mount on {}, seen by process {pid} (sleep)",
+        mounted.mnt().display()
+    );
+    for what in ["still served because it is in use", "ends as its stop timeout says"] {
+        let line = said.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {said}"));
+        assert!(line.contains(&users), "{line}");
+    }
+    assert!(file.metadata().is_err(), "it is not served any more");
 }
 
 #[test]
