@@ -93,7 +93,12 @@ impl ConfiguredServer<'_> {
             }
         }
         if let Some(audit) = &self.audit {
-            audit.record(Some(caller.uid), || AuditRecord {
+            // A new file may have another owner in the source.
+            let requester = match self.tree.has_idmap() {
+                true => Caller::of_request((u32::MAX, u32::MAX), caller.pid, None),
+                false => *caller,
+            };
+            audit.record(Some(requester.uid), || AuditRecord {
                 time: SystemTime::now(),
                 outcome,
                 operation: operation.name(),
@@ -102,7 +107,7 @@ impl ConfiguredServer<'_> {
                 parent: self.tree.path(parent).ok(),
                 rule,
                 span: Span::new(at + span.start, at + span.end),
-                requester: Requester::new(caller.uid, caller.gid, caller.pid),
+                requester: Requester::new(requester.uid, requester.gid, requester.pid),
             });
         }
         admitted.map_err(|refusal| RequestFailure::refused(refusal, caller.pid))

@@ -43,7 +43,7 @@ impl FuserService {
 }
 
 fn caller(request: &fuser::Request, umask: u32) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), group: None, umask }
+    Caller { umask, ..Caller::of_request((request.uid(), request.gid()), request.pid(), None) }
 }
 
 fn at(ino: INodeNo) -> crate::passthrough::NodeId {

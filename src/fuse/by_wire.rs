@@ -150,7 +150,7 @@ impl Service for WireService {
 
 fn caller(request: &Request<'_>) -> Caller {
     let InHeader { uid, gid, pid, .. } = request.head;
-    Caller { uid, gid, pid, group: request.group, umask: 0 }
+    Caller::of_request((uid, gid), pid, request.group)
 }
 
 fn lock_request(node: NodeId, arg: &LkIn) -> LockRequest {

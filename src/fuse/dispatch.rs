@@ -120,6 +120,9 @@ impl RequestCore {
         if !granted.has(init::PASSTHROUGH) && wishes.flags & init::PASSTHROUGH != 0 {
             log::warn!("file contents go through this process: this kernel does not take them over");
         }
+        if granted.has(init::ALLOW_IDMAP) {
+            self.server.tree.allow_idmap();
+        }
         self.backing.agreed(granted);
     }
 

@@ -82,6 +82,7 @@ pub fn new_state() -> std::io::Result<&'static SurvivalState> {
 /// are not used.
 fn wishes(options: &Options) -> Wishes {
     let passthrough = if options.passthrough { init::PASSTHROUGH } else { 0 };
+    let idmap = if options.idmap { init::ALLOW_IDMAP } else { 0 };
     let locks = match options.locks {
         LockKeeping::Kernel => 0,
         LockKeeping::Backing => init::POSIX_LOCKS | init::FLOCK_LOCKS,
@@ -89,6 +90,7 @@ fn wishes(options: &Options) -> Wishes {
     Wishes {
         flags: passthrough
             | locks
+            | idmap
             | init::ASYNC_READ
             | init::BIG_WRITES
             | init::MAX_PAGES

@@ -25,6 +25,8 @@ pub struct Options {
     pub locks: LockKeeping,
     /// File handles are sealed with the key of the source.
     pub export: bool,
+    /// The mount may be mounted elsewhere with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP).
+    pub idmap: bool,
     /// The state that a successor of this process takes over.
     pub state: Option<&'static SurvivalState>,
 }
@@ -39,6 +41,7 @@ impl Default for Options {
             passthrough: true,
             locks: LockKeeping::default(),
             export: false,
+            idmap: false,
             state: None,
         }
     }

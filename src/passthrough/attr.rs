@@ -88,7 +88,7 @@ impl Passthrough {
         let changes_owner = changes.uid.is_some() || changes.gid.is_some();
         // The server clears the bits that a change of owner clears. chown(2) without ids arrives as an empty change.
         if node.has_set_id() && (changes_owner || changes.is_empty()) {
-            self.drop_set_id(&node, caller, &*fd)?;
+            self.drop_set_id(&node, caller, changes_owner, &*fd)?;
         }
         // The owner first, because changing it may change the mode.
         if changes_owner {

@@ -36,6 +36,21 @@ pub struct Caller {
     pub umask: u32,
 }
 
+impl Caller {
+    /// The client of a request with these ids.
+    ///
+    /// Where idmapped mounts are allowed, only requests that create a file have ids, and those are the owner of the new file: see
+    /// `fuse_get_req` in fs/fuse/dev.c. /proc has the ids of the process then, as processes on the host see them. A client that is not
+    /// visible from here counts as nobody.
+    pub fn of_request((uid, gid): (u32, u32), pid: u32, group: Option<u32>) -> Self {
+        let (uid, gid) = match uid {
+            u32::MAX => identity::status(pid).ids.unwrap_or((NOBODY.as_raw(), NOBODY.as_raw())),
+            _ => (uid, gid),
+        };
+        Self { uid, gid, pid, group, umask: 0 }
+    }
+}
+
 /// Capabilities by their numbers in linux/capability.h.
 pub(super) const FSETID: CapabilitySet = CapabilitySet::from_numbers(&[4]);
 /// CAP_SETGID and CAP_SETUID.
@@ -263,7 +278,13 @@ impl Passthrough {
                 return result;
             }
         }
-        create_with(&identity::status(caller.pid).groups)
+        let result = create_with(&identity::status(caller.pid).groups);
+        if is_refusal(&result) && self.has_idmap() {
+            // The kernel has allowed it by groups that are other ones in the source, and has decided about ownership.
+            let _acting = Acting::new(identity.with_rights(ANY_FILE))?;
+            return create();
+        }
+        result
     }
 
     /// Runs `change`, which the kernel has already allowed, so that allocated blocks and created files belong to the caller.

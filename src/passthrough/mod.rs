@@ -41,7 +41,7 @@ mod xattr;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -114,6 +114,8 @@ pub struct Passthrough {
     files: HandleMap<OpenFile>,
     dirs: HandleMap<OpenDir>,
     locks: LockTable,
+    /// Whether the mount may be mounted elsewhere with other owners.
+    has_idmap: AtomicBool,
     /// Whether this process may act for other users (root).
     acts_for_others: bool,
     /// Whether close(2) never reports an error on the file system of the source.
@@ -150,6 +152,7 @@ impl Passthrough {
             files: HandleMap::new(server),
             dirs: HandleMap::new(server),
             locks: LockTable::default(),
+            has_idmap: AtomicBool::new(false),
             acts_for_others: nix::unistd::geteuid().is_root(),
             spellings: Spellings::default(),
             views: AtomicU64::new(0),
@@ -164,6 +167,17 @@ impl Passthrough {
     /// Whether the source is on a network or user-space file system, where every call may wait for a server.
     pub fn is_remote(&self) -> bool {
         self.is_remote
+    }
+
+    /// From now on clients may use the mount with other owners than those in the source (idmapped mounts): their ids and groups, but not those
+    /// of new files, are those of the host, and the kernel alone knows who owns a file.
+    pub fn allow_idmap(&self) {
+        self.has_idmap.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Passthrough::allow_idmap`] was called.
+    pub fn has_idmap(&self) -> bool {
+        self.has_idmap.load(Ordering::Relaxed)
     }
 
     /// Lets inode numbers differ from node ids, so that those of other file systems below the source can be small.

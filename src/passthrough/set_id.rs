@@ -88,10 +88,22 @@ impl Passthrough {
     ///
     /// Does nothing unless `caller` is the owner or root: only they may change an owner. The kernel also sends such an empty
     /// change before a write by any user, and the write itself then clears the bits.
-    pub(super) fn drop_set_id(&self, node: &Arc<TrackedNode>, caller: &Caller, fd: impl AsFd) -> Result<()> {
-        if caller.uid != 0 && caller.uid != fstat(&fd)?.st_uid {
-            return Ok(());
+    /// Where owners are mapped, a change of owner is that of an owner, since the kernel has allowed it, and groups are unknown: the bits go.
+    pub(super) fn drop_set_id(
+        &self,
+        node: &Arc<TrackedNode>,
+        caller: &Caller,
+        changes_owner: bool,
+        fd: impl AsFd,
+    ) -> Result<()> {
+        let clear = || fchownat(&fd, "", None, None, AtFlags::AT_EMPTY_PATH);
+        match caller.uid == 0 || caller.uid == fstat(&fd)?.st_uid {
+            true => self.changing(node, caller, SetId::AsCaller, clear),
+            false if changes_owner && self.has_idmap() => {
+                let _acting = Acting::without_fsetid()?;
+                clear()
+            }
+            false => Ok(()),
         }
-        self.changing(node, caller, SetId::AsCaller, || fchownat(&fd, "", None, None, AtFlags::AT_EMPTY_PATH))
     }
 }

@@ -90,6 +90,7 @@ impl MountConfig {
             passthrough: self.settings.passthrough(),
             locks: self.settings.locks(),
             export: self.settings.export(),
+            idmap: self.settings.idmap(),
         }
     }
 

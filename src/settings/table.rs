@@ -168,6 +168,10 @@ settings! {
     export: bool = false, {
         name: "export", key: ("mount", "export"), places: ALL,
     }
+    "Allow idmapped mounts of the mount, which containers with user namespaces need (Linux 6.12); each request then costs more"
+    idmap: bool = false, {
+        name: "idmap", key: ("mount", "idmap"), places: ALL,
+    }
     "Seconds after SIGTERM or SIGINT until the server ends although the mount is in use: files are open, or a container has a copy of the mount"
     stop_timeout: Duration, {
         name: "stop-timeout", key: ("mount", "stop-timeout"), value_name: "SECONDS", unit: "s",

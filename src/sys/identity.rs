@@ -21,9 +21,11 @@ pub fn set_thread_groups(groups: &[Gid]) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Groups and capabilities of a thread, as far as /proc shows them.
+/// Ids, groups and capabilities of a thread, as far as /proc shows them.
 #[derive(Debug, Default)]
 pub struct ThreadStatus {
+    /// User id and group id for the file system.
+    pub ids: Option<(u32, u32)>,
     /// Supplementary groups.
     pub groups: Vec<Gid>,
     /// Effective capabilities, in the thread's own user namespace; `None` if the thread is gone or not visible.
@@ -37,8 +39,11 @@ pub fn status(tid: u32) -> ThreadStatus {
         _ => fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default(),
     };
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    // The last of four: real, effective, saved, file system.
+    let id = |name| line(name)?.split_ascii_whitespace().nth(3)?.parse().ok();
     let groups = line("Groups:").unwrap_or_default().split_ascii_whitespace();
     ThreadStatus {
+        ids: id("Uid:").zip(id("Gid:")),
         groups: groups.filter_map(|id| id.parse().ok()).map(Gid::from_raw).collect(),
         effective: line("CapEff:")
             .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
@@ -58,6 +63,8 @@ mod tests {
         let mut groups = nix::unistd::getgroups().unwrap();
         groups.sort_by_key(|group| group.as_raw());
         assert_eq!(own.groups, groups);
+        let ids = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        assert_eq!(own.ids, Some(ids));
         for nobody in [0, u32::MAX] {
             let status = status(nobody);
             assert_eq!((status.groups, status.effective), (Vec::new(), None));

@@ -131,7 +131,7 @@ numbers! {
         DO_READDIRPLUS = 1 << 13, READDIRPLUS_AUTO = 1 << 14, ASYNC_DIO = 1 << 15, PARALLEL_DIROPS = 1 << 18,
         POSIX_ACL = 1 << 20, MAX_PAGES = 1 << 22, CACHE_SYMLINKS = 1 << 23, HANDLE_KILLPRIV_V2 = 1 << 28,
         INIT_EXT = 1 << 30, CREATE_SUPP_GROUP = 1 << 34, DIRECT_IO_ALLOW_MMAP = 1 << 36, PASSTHROUGH = 1 << 37,
-        OVER_IO_URING = 1 << 41,
+        ALLOW_IDMAP = 1 << 40, OVER_IO_URING = 1 << 41,
     }
     /// Which fields of [`SetattrIn`] are valid.
     fattr: u32 {

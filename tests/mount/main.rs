@@ -15,6 +15,7 @@ mod differential;
 mod handle_tables;
 mod handles;
 mod helper;
+mod idmap;
 mod iflags;
 mod kept_content;
 mod lifetime;

@@ -46,6 +46,7 @@ passthrough = false
 locks = "backing"
 survive = true
 export = true
+idmap = true
 stop-timeout = 30
 fsname = "share, of all"
 
@@ -94,6 +95,7 @@ fn every_key_is_read_and_written() {
         locks: Some(LockKeeping::Backing),
         survive: Some(true),
         export: Some(true),
+        idmap: Some(true),
         stop_timeout: Some(Duration::from_secs(30)),
         fsname: Some("share, of all".into()),
         audit: Some("/var/log/namegate/share.jsonl".into()),
