@@ -250,7 +250,8 @@ fn refusals_in_a_container_are_recorded_with_the_user_of_the_host() {
     };
     let refused = act_as(SHIFT + 1000, SHIFT + 1000, &[], 0, || done(File::create(shifted.0.join("a:b"))));
     assert_eq!(refused, Err(Errno::EINVAL));
-    assert!(why(&shifted.0, SHIFT + 1000).contains("a:b"), "the user of the container is told");
+    // It is recorded after the reply.
+    wait_until("the answer to the user of the container", || why(&shifted.0, SHIFT + 1000).contains("a:b"));
     assert!(!why(&mounted.mnt(), 1000).contains("a:b"), "the user with that id on the host is not");
 }
 
