@@ -115,7 +115,8 @@ impl Audit {
         self.queue.offer(uid, gather);
     }
 
-    /// Queues a record to which no limit applies, because its number is limited otherwise. Waits while the queue is full.
+    /// Queues a record to which no limit applies, because its number is limited otherwise. Waits while the queue is full, unless the writer
+    /// hangs.
     pub fn record_all(&self, record: AuditRecord) {
         self.queue.put(record);
     }

@@ -6,7 +6,7 @@
 sources=(ext4 ext4-casefold xfs btrfs f2fs nfs vfat exfat ntfs3 ntfs ntfs-3g cifs)
 suites=(ext4 xfs btrfs f2fs nfs)
 guarded=(tmpfs ext4 ext4-casefold xfs btrfs f2fs vfat exfat ntfs3 overlay mount nfs nfs-client cifs life without-bpf)
-all_checks=(export "${guarded[@]/#/guard-}" cost-guard "${sources[@]/#/source-}" "${suites[@]/#/suite-}")
+all_checks=(export requests "${guarded[@]/#/guard-}" cost-guard "${sources[@]/#/source-}" "${suites[@]/#/suite-}")
 export all_checks
 
 # machine_of CHECK: what is special about the machine that this check runs in: `plain`, `icount` or `without-bpf`.

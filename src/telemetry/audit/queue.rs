@@ -22,6 +22,8 @@ const SHARE: usize = QUEUED / 4;
 const USERS: usize = 1024;
 /// Maximum number of users in a report of dropped records; the report must not become a flood itself.
 const NAMED: usize = 16;
+/// How long a record without limits waits for room.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Time between two reports of dropped records.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -110,8 +112,10 @@ struct QueueState {
     users: HashMap<QuotaKey, UserQuota>,
     /// Number of records that are queued or being created.
     waiting: usize,
-    /// Number of records that the kernel lost.
-    lost: u64,
+    /// Numbers of dropped records without an owner.
+    unowned: DropCounts,
+    /// The writer has written nothing for so long that nobody waits for it.
+    is_stuck: bool,
     /// Time of the first drop that was not reported yet.
     dropped_since: Option<Instant>,
     is_to_reopen: bool,
@@ -163,11 +167,17 @@ impl AuditQueue {
         self.changed.notify_one();
     }
 
-    /// Queues a record to which no limit applies; waits while the queue is full.
+    /// Queues a record to which no limit applies; waits while the queue is full, unless the writer hangs.
     pub(super) fn put(&self, record: AuditRecord) {
         let mut state = self.state.lock();
-        while state.waiting >= QUEUED {
-            self.left.wait(&mut state);
+        while state.waiting >= QUEUED && !state.is_stuck {
+            state.is_stuck = self.left.wait_for(&mut state, PATIENCE).timed_out();
+        }
+        if state.waiting >= QUEUED {
+            state.unowned.queue += 1;
+            self.metrics.dropped(DropReason::Queue, 1);
+            self.note_drop(&mut state, Instant::now());
+            return;
         }
         state.waiting += 1;
         state.records.push_back((None, record));
@@ -177,7 +187,7 @@ impl AuditQueue {
     /// Has the writer report that the kernel lost `records` records.
     pub(super) fn add_lost(&self, records: u64) {
         let mut state = self.state.lock();
-        state.lost += records;
+        state.unowned.buffer += records;
         self.note_drop(&mut state, Instant::now());
     }
 
@@ -279,6 +289,7 @@ impl AuditQueue {
             }
             if let Some((who, record)) = state.records.pop_front() {
                 state.waiting -= 1;
+                state.is_stuck = false;
                 self.left.notify_one();
                 if let Some(user) = who.and_then(|who| state.users.get_mut(&who)) {
                     user.waiting -= 1;
@@ -317,7 +328,7 @@ impl QueueState {
         let mut all: Vec<(QuotaKey, DropCounts)> =
             dropped.map(|(who, user)| (*who, std::mem::take(&mut user.drops))).collect();
         all.sort_by_key(|(who, drops)| (std::cmp::Reverse(drops.total()), *who));
-        let mut others = DropCounts { buffer: std::mem::take(&mut self.lost), ..DropCounts::default() };
+        let mut others = std::mem::take(&mut self.unowned);
         let named = all.iter().enumerate().filter_map(|(i, (who, drops))| {
             if i < NAMED && who.is_some() {
                 return Some((*who, *drops));

@@ -168,3 +168,12 @@ fn records_without_limits_wait_for_room_and_what_the_kernel_lost_is_reported_onc
     adding.join().unwrap();
     assert_eq!((written, lost), (3 * QUEUED, 7));
 }
+
+#[test]
+fn records_without_limits_do_not_wait_for_a_writer_that_hangs() {
+    let queue = queue(1);
+    (0..2 * QUEUED).for_each(|_| queue.put(record()));
+    let (written, reported) = rest(&queue);
+    let dropped = DropCounts { queue: QUEUED as u64, ..DropCounts::default() };
+    assert_eq!((written, reported), (QUEUED, vec![(None, dropped)]));
+}
