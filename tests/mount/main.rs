@@ -46,5 +46,6 @@ mod set_id_kinds;
 mod special;
 mod submounts;
 mod times;
+mod unsupported;
 mod user;
 mod why;
