@@ -271,10 +271,9 @@ impl FinishedPlan<'_> {
 }
 
 impl PlanArgs {
-    /// The policy, with `mojibake` unless the configuration disables it, and without the rules that the mapping breaks.
+    /// The policy, without the rules that the mapping breaks.
     fn policy(&self, conversion: &NameConversion) -> Result<Policy, CliError> {
         let policy = self.target.policy(&self.policy, self.shorten, |config| {
-            config.severities.entry(RuleId::Mojibake).or_insert(Some(Severity::Warn));
             if conversion.map.as_ref().is_some_and(CharMap::makes_private_use) {
                 config.severities.insert(RuleId::SmbPrivateUse, None);
                 config.severities.insert(RuleId::PrivateUse, None);

@@ -142,9 +142,6 @@ const MOST_STEPS: usize = 4;
 /// assert_eq!(find("CAFÉ™"), None);
 /// ```
 pub fn find(name: &str) -> Option<Span> {
-    if name.is_ascii() || !is_suspicious(name) {
-        return None;
-    }
     let _ = last_step(name)?;
     let start = name.bytes().position(|byte| !byte.is_ascii())?;
     let len = name[start..].bytes().take_while(|byte| !byte.is_ascii()).count();
@@ -164,9 +161,6 @@ pub fn undo(name: &str) -> Option<Misread> {
     let mut misread: Option<Misread> = None;
     for _ in 0..MOST_STEPS {
         let text = misread.as_ref().map_or(name, |misread| &misread.text);
-        if !is_suspicious(text) {
-            break;
-        }
         let Some(Step { text, reread, is_sure, .. }) = last_step(text) else { break };
         match &mut misread {
             // What is under a guess is a guess.
@@ -179,11 +173,6 @@ pub fn undo(name: &str) -> Option<Misread> {
         }
     }
     misread
-}
-
-/// Whether `name` may have been read in a wrong encoding; `false` is certain, and fast.
-pub(crate) fn is_suspicious(name: &str) -> bool {
-    !name.is_ascii() && (!candidates(name).is_empty() || looks_legacy(name))
 }
 
 /// What a text must cost less than the name, as a logarithm: by how many bits of evidence it has that it was UTF-8.
@@ -212,11 +201,18 @@ struct Step {
 
 /// The last step that made `name` what it is.
 fn last_step(name: &str) -> Option<Step> {
+    if name.is_ascii() {
+        return None;
+    }
+    let (candidates, looks_legacy) = (candidates(name), looks_legacy(name));
+    if candidates.is_empty() && !looks_legacy {
+        return None;
+    }
     let own = reading::cost(name);
     let best = |steps: &mut dyn Iterator<Item = Step>| steps.min_by(|a, b| a.cost.total_cmp(&b.cost));
-    let utf8 = best(&mut candidates(name).into_iter().filter_map(|outer| utf8_step(name, own, outer)));
+    let utf8 = best(&mut candidates.into_iter().filter_map(|outer| utf8_step(name, own, outer)));
     utf8.or_else(|| {
-        let outers = Outer::WESTERN.into_iter().filter(|_| looks_legacy(name));
+        let outers = Outer::WESTERN.into_iter().filter(|_| looks_legacy);
         best(&mut outers.filter_map(|outer| legacy_step(name, own, outer)))
     })
 }
@@ -346,7 +342,12 @@ fn looks_legacy(name: &str) -> bool {
             }
             _ => {}
         }
-        run = if matches!(c, '\u{A1}'..='\u{FF}' | '\u{152}'..='\u{192}') { run + 1 } else { 0 };
+        run = match c {
+            // A letter that is repeated says no more than one.
+            _ if previous == Some(c) => run,
+            '\u{A1}'..='\u{FF}' | '\u{152}'..='\u{192}' => run + 1,
+            _ => 0,
+        };
         if run >= RUN || signs >= SIGNS || lines.len() >= LINES {
             return true;
         }

@@ -88,7 +88,7 @@ impl Policy {
     /// Replaces `found` by the violations of a name that was decoded already.
     fn find_violations(&self, name: &[u8], text: Option<&str>, entry: Entry, found: &mut Vec<Violation>) {
         found.clear();
-        let damage = text.filter(|_| self.tables.has(RuleId::Mojibake)).and_then(|text| self.damage(text));
+        let damage = text.and_then(|text| self.damage(text));
         if damage.is_none() && text.is_some_and(|text| !self.prefilter.is_suspect(text, &self.tables)) {
             return;
         }

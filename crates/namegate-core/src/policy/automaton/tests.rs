@@ -313,6 +313,7 @@ fn what_no_automaton_can_check_is_named() {
         [
             "default-ignorable: it depends on the text around a code point",
             "mixed-script: it reads words",
+            "mojibake: it reads words",
             "collision-normalization: it depends on other names",
             "collision-confusable: it depends on other names",
         ]

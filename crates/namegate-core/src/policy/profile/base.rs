@@ -9,6 +9,10 @@ pub(super) const ONE_KIND: ProfileRule = ProfileRule::error(
     "POSIX.1-2024, XBD chapter 4, Pathname Resolution: a name is that of one entry",
 );
 
+/// A damaged name is no worse for one target than for another.
+pub(super) static DAMAGE: ProfileRule =
+    ProfileRule::warn(Test::Plain(Mojibake), "RFC 3629, section 1: other text is rarely valid UTF-8");
+
 /// Only the encoding. Its rules are on in every policy, so the profile adds none.
 pub static UTF8: Profile =
     Profile { name: "utf8", title: "strict UTF-8 (RFC 3629) and nothing else", includes: &[], rules: &[] };
@@ -28,7 +32,6 @@ pub static STRICT: Profile = Profile {
             Test::Plain(Noncharacter),
             "Unicode Standard, section 23.7; M. Kuhn, UTF-8 and Unicode FAQ",
         ),
-        ProfileRule::warn(Test::Plain(Mojibake), "RFC 3629, section 1: other text is rarely valid UTF-8"),
         // What a person who lists the names does not see. Such names are in honest use, so nothing refuses them by default.
         ProfileRule::warn(Test::Plain(BidiControl), BIDI),
         ProfileRule::warn(Test::Plain(DefaultIgnorable), IGNORABLE),

@@ -41,9 +41,15 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile's own rules and those of all profiles that it includes.
+    /// The profile's own rules, those of all profiles that it includes, and the warning about damaged names: a migration is when such
+    /// names are found and repaired, whatever the target. `utf8` alone asks for nothing but the encoding.
     pub fn all_rules(&'static self) -> Vec<&'static ProfileRule> {
-        let included = self.includes.iter().flat_map(|p| p.all_rules());
+        let damage = (self.name != UTF8.name).then_some(&base::DAMAGE);
+        damage.into_iter().chain(self.included_rules()).collect()
+    }
+
+    fn included_rules(&'static self) -> Vec<&'static ProfileRule> {
+        let included = self.includes.iter().flat_map(|p| p.included_rules());
         included.chain(self.rules).collect()
     }
 
