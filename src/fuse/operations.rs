@@ -123,7 +123,18 @@ impl RequestCore {
     ) {
         let weight = self.on(node);
         let cuts_off = changes.size.is_some() && self.is_local(weight) && self.server.tree.is_large(node);
-        self.serve_on(Op::Setattr, &caller, weight.takes_if(cuts_off, Load::Light), move |serving| {
+        // What was written through a memory map is older than the time that is set now.
+        let writes_back = changes.restores_mtime()
+            && self.is_local(weight)
+            && !journal::is_catching_up()
+            && self.server.tree.may_be_mapped(node)
+            && !self.backing.is_written(node);
+        // Not in a lane of writes, for which it waits.
+        let weight = weight.takes_if(cuts_off, Load::Light).takes_if(writes_back, Load::Closing);
+        self.serve_on(Op::Setattr, &caller, weight, move |serving| {
+            if writes_back {
+                serving.write_back(node);
+            }
             let set = serving.core.server.tree.setattr(&caller, node, fh, &changes);
             if changes.mode.is_some_and(|mode| mode & (libc::S_ISUID | libc::S_ISGID) != 0) {
                 // From now on, clients that open the file must write with their own rights.

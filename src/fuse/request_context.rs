@@ -151,6 +151,19 @@ impl<'a> RequestContext<'a> {
         }
     }
 
+    /// Makes the kernel write what clients have changed in memory maps of `node` and drop its cached content. Only for requests in the pool:
+    /// this waits until other threads have served the writes.
+    ///
+    /// The kernel waits for no lock that a request to change attributes holds (`fuse_reverse_inval_inode`).
+    pub(super) fn write_back(&self, node: NodeId) {
+        let Some(notifier) = self.core.server.notifier() else { return };
+        for ino in numbers(node) {
+            if let Err(error) = notifier.forget_inode(ino, true) {
+                log::debug!("the kernel does not write back: {error}");
+            }
+        }
+    }
+
     pub(super) fn xattr(
         &self,
         size: u32,

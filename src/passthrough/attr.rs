@@ -36,6 +36,11 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Whether the time of modification becomes another one than now, and nothing else changes the content.
+    pub fn restores_mtime(&self) -> bool {
+        self.size.is_none() && self.mtime.is_some_and(|time| time != TimeSpec::UTIME_NOW)
+    }
+
     fn is_empty(&self) -> bool {
         matches!(self, Self { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None })
     }

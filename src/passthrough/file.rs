@@ -59,12 +59,16 @@ pub(super) type KeptFile = Option<(OwnedFd, Option<DescriptorShare>)>;
 
 /// Counts one open file of a node until dropped.
 #[derive(Debug)]
-struct OpenCount(Arc<TrackedNode>);
+struct OpenCount(Arc<TrackedNode>, bool);
 
 impl OpenCount {
-    fn new(node: Arc<TrackedNode>) -> Self {
-        node.opened.lock().opens += 1;
-        Self(node)
+    fn new(node: Arc<TrackedNode>, flags: OFlag) -> Self {
+        let can_map = flags & OFlag::O_ACCMODE == OFlag::O_RDWR;
+        {
+            let mut opened = node.opened.lock();
+            (opened.opens, opened.mappable) = (opened.opens + 1, opened.mappable + u32::from(can_map));
+        }
+        Self(node, can_map)
     }
 }
 
@@ -73,6 +77,7 @@ impl Drop for OpenCount {
         let _closed_behind_the_lock = {
             let mut opened = self.0.opened.lock();
             opened.opens = opened.opens.saturating_sub(1);
+            opened.mappable = opened.mappable.saturating_sub(u32::from(self.1));
             if opened.opens == 0 && opened.stay == Stay::UntilClosed { opened.take() } else { None }
         };
     }
@@ -94,7 +99,7 @@ impl OpenFile {
         let write_errors = node.opened.lock().write_errors;
         let file = file.map(|file| Arc::new(File::from(file)));
         let backing = Mutex::new(BackingFile { file, write_errors, ..BackingFile::default() });
-        Self { record: None, opener: *opener, flags, backing, node: OpenCount::new(node) }
+        Self { record: None, opener: *opener, flags, backing, node: OpenCount::new(node, flags) }
     }
 
     /// The open file that a predecessor has recorded, with the descriptor that it had to keep.
@@ -111,7 +116,7 @@ impl OpenFile {
         let (write_errors, was_closed) = (node.opened.lock().write_errors, file.is_none());
         let backing = Mutex::new(BackingFile { file, share, was_closed, write_errors, version: None });
         let flags = OFlag::from_bits_truncate(data.flags);
-        Self { record: Some(record), opener, flags, backing, node: OpenCount::new(node) }
+        Self { record: Some(record), opener, flags, backing, node: OpenCount::new(node, flags) }
     }
 
     pub(super) fn appends(&self) -> bool {
@@ -398,6 +403,11 @@ impl Passthrough {
             Some(file) => nix::unistd::close(self.nodes.with_room(|| dup(&file))?),
             None => Ok(()),
         }
+    }
+
+    /// Whether a client may have changed the content of `node` through a memory map: it has it open for reading and writing.
+    pub fn may_be_mapped(&self, node: NodeId) -> bool {
+        self.nodes.node(node).is_ok_and(|node| node.opened.lock().mappable > 0)
     }
 
     /// Whether the file is open for writing.

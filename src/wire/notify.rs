@@ -38,7 +38,7 @@ impl Notifier {
     /// listing.
     ///
     /// Without content this may be sent while a request for the node is being served: it waits for no lock that a request holds
-    /// (`fuse_reverse_inval_inode`).
+    /// (`fuse_reverse_inval_inode`). With the content of a file it waits for requests to read and write it.
     ///
     /// # Errors
     /// As write(2) of /dev/fuse says.

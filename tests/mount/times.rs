@@ -79,6 +79,52 @@ changed("after close", before)
 }
 
 #[test]
+fn a_time_that_is_set_after_a_write_through_memory_stays() {
+    let script = r#"
+import mmap, os, sys
+path = sys.argv[1]
+mtime = lambda: int(os.stat(path).st_mtime)
+open(path, "wb").write(bytes(65536))
+for by_descriptor in (True, False):
+    fd = os.open(path, os.O_RDWR)
+    mapped = mmap.mmap(fd, 65536)
+    mapped[0] = mapped[8192] = mapped[65535] = 1
+    os.utime(fd if by_descriptor else path, (1000, 1000))
+    print(mtime())
+    mapped.close()
+    os.close(fd)
+    print(mtime())
+# The map outlives its descriptor.
+fd = os.open(path, os.O_RDWR)
+mapped = mmap.mmap(fd, 65536)
+os.close(fd)
+mapped[1] = 1
+os.utime(path, (1000, 1000))
+mapped.close()
+print(mtime())
+# A change after that is a change.
+fd = os.open(path, os.O_RDWR)
+mapped = mmap.mmap(fd, 65536)
+os.utime(path, (1000, 1000))
+mapped[4096] = 1
+mapped.close()
+os.close(fd)
+print(mtime() > 1000, sum(open(path, "rb").read()))
+"#;
+    for mounted in Mounted::both_ways() {
+        let shown = mounted.same(|dir| {
+            let Ok(output) = Command::new("python3").args(["-c", script]).arg(dir.join("mapped")).output()
+            else {
+                return "SKIPPED: no python3 to map files with".to_owned();
+            };
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        });
+        assert!(shown.starts_with("1000\n") || shown.starts_with("SKIPPED"), "{shown}");
+    }
+}
+
+#[test]
 fn setting_flags_updates_the_change_time_at_once() {
     let Some(mounted) = that_keeps_attributes() else { return };
     for (name, is_dir) in [("file", false), ("dir", true)] {
