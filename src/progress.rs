@@ -32,6 +32,9 @@ pub trait Observer: Sync {
         let _ = point;
     }
 
+    /// Everything is read, or the work has stopped reading; what follows writes the results.
+    fn finishing(&self) {}
+
     /// Reports whether the work should stop at the next safe point.
     fn is_stopped(&self) -> bool {
         false

@@ -183,6 +183,7 @@ pub fn scan(
         }
         ControlFlow::Continue(())
     });
+    observer.finishing();
     let output = output.into_inner();
     let (accepted, mut summary) = (output.accepted(), counters.sum());
     let ScanOutput { report, failure, .. } = output;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::ExitStatus;
 use crate::fix::plan::path_in;
 use crate::name::display::{display, shown};
+use crate::output::remove_unfinished;
 use crate::progress::{Observer, Remaining};
 use crate::report::layout::{counted, grouped};
 use crate::service::signals::Signals;
@@ -29,6 +30,9 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The time between two checkpoints.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long the work may wait for something after a signal, such as a list that ends nowhere or a file system that hangs.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// The limit of buffered output, in bytes.
 const MAX_PENDING: usize = 1 << 16;
@@ -67,6 +71,10 @@ pub struct TerminalProgress<'o> {
     /// The output for entries that remain, with its first error. Only while changes are made.
     remaining: Option<Mutex<RemainingOutput<'o>>>,
     ended_by: OnceLock<Signal>,
+    /// How many threads write the report: they may wait for its reader, who gets a whole one.
+    writers: Arc<AtomicUsize>,
+    /// Everything is read.
+    is_finishing: AtomicBool,
     begun: Instant,
 }
 
@@ -97,6 +105,8 @@ impl<'o> TerminalProgress<'o> {
             stop: AtomicBool::default(),
             remaining: None,
             ended_by: OnceLock::new(),
+            writers: Arc::default(),
+            is_finishing: AtomicBool::default(),
             begun: Instant::now(),
         }
     }
@@ -136,6 +146,11 @@ impl<'o> TerminalProgress<'o> {
         self.signals.give_back();
     }
 
+    /// A writer for whose reader the work may wait, also after a signal.
+    pub fn patient<W: Write>(&self, out: W) -> PatientWriter<W> {
+        PatientWriter { out, writers: Arc::clone(&self.writers) }
+    }
+
     /// A writer to a terminal with a progress line: its output appears above the line, when it is flushed.
     pub fn above<W: Write>(&self, out: W) -> AboveProgress<W> {
         AboveProgress { out, bar: self.bar.clone(), pending: Vec::new() }
@@ -147,8 +162,18 @@ impl<'o> TerminalProgress<'o> {
             let (ended, end) = mpsc::channel::<()>();
             let show = move || {
                 let (mut shown, mut kept) = (Instant::now(), None::<Instant>);
+                let mut moved = (0, Instant::now());
                 while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     self.handle_signals();
+                    let is_free = self.ended_by().is_none()
+                        || self.is_finishing.load(Relaxed)
+                        || self.writers.load(Relaxed) > 0;
+                    let finished = self.finished.load(Relaxed);
+                    if is_free || finished != moved.0 {
+                        moved = (finished, Instant::now());
+                    } else if moved.1.elapsed() >= PATIENCE {
+                        self.leave();
+                    }
                     if self.is_drawn() {
                         self.bar.set_message(self.line());
                         self.bar.tick();
@@ -200,11 +225,37 @@ impl<'o> TerminalProgress<'o> {
             }
             if self.ended_by.set(signal).is_err() {
                 // A second signal ends the process at once.
-                self.bar.finish_and_clear();
-                process::exit(128 + signal as i32);
+                self.exit(signal);
             }
             self.stop.store(true, Relaxed);
         }
+    }
+
+    /// Ends the process, which waits for something that does not come.
+    fn leave(&self) {
+        let Some(signal) = self.ended_by() else { return };
+        let what = match &self.remaining {
+            Some(_) => "it waited for the disk; `namegate fix status` shows what is done",
+            None => "it waited for something to read, and there is no report",
+        };
+        self.bar.suspend(|| {
+            let _ = writeln!(anstream::stderr(), "namegate: {signal}: the run has ended while {what}");
+        });
+        self.exit(signal);
+    }
+
+    /// Ends the process at once. Outputs that are not finished are removed, if that takes no time.
+    fn exit(&self, signal: Signal) -> ! {
+        self.bar.finish_and_clear();
+        let (removed, removal) = mpsc::channel::<()>();
+        let remove = move || {
+            remove_unfinished();
+            drop(removed);
+        };
+        if std::thread::Builder::new().spawn(remove).is_ok() {
+            let _ = removal.recv_timeout(INTERVAL);
+        }
+        process::exit(128 + signal as i32);
     }
 
     fn print_line(&self) {
@@ -279,6 +330,10 @@ impl Observer for TerminalProgress<'_> {
         self.bar.suspend(|| drop(writeln!(anstream::stderr(), "namegate: {problem}")));
     }
 
+    fn finishing(&self) {
+        self.is_finishing.store(true, Relaxed);
+    }
+
     fn is_stopped(&self) -> bool {
         // Between two batches of changes a signal takes effect at once.
         if self.remaining.is_some() {
@@ -326,6 +381,31 @@ impl<W: Write> Write for AboveProgress<W> {
         bar.suspend(|| out.write_all(pending).and_then(|()| out.flush()))?;
         pending.clear();
         Ok(())
+    }
+}
+
+/// Tells the [`TerminalProgress`] while it writes.
+pub struct PatientWriter<W> {
+    out: W,
+    writers: Arc<AtomicUsize>,
+}
+
+impl<W: Write> PatientWriter<W> {
+    fn write_with<T>(&mut self, write: impl FnOnce(&mut W) -> T) -> T {
+        self.writers.fetch_add(1, Relaxed);
+        let written = write(&mut self.out);
+        self.writers.fetch_sub(1, Relaxed);
+        written
+    }
+}
+
+impl<W: Write> Write for PatientWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_with(|out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_with(Write::flush)
     }
 }
 

@@ -12,11 +12,22 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use parking_lot::Mutex;
 
 use super::place::{Destination, NamedEntry, refused};
 use crate::sys::rename::renameat2;
 use crate::sys::stat::{self, Stat};
 use crate::sys::{open, xattr};
+
+/// The temporary files of this process, each with its directory.
+static UNFINISHED: Mutex<Vec<(OwnedFd, OsString)>> = Mutex::new(Vec::new());
+
+/// Removes the temporary files of all outputs that are not finished. For a process that ends at once: nothing else is dropped then.
+pub fn remove_unfinished() {
+    for (dir, name) in UNFINISHED.lock().drain(..) {
+        let _ = unlinkat(&dir, &*name, UnlinkatFlags::NoRemoveDir);
+    }
+}
 
 /// The attribute that holds the access ACL of an inode: acl(5).
 const ACL: &str = "system.posix_acl_access";
@@ -154,6 +165,10 @@ impl Replacement {
                 format!(".namegate-{:012x}", RandomState::new().hash_one(0) & 0xFFFF_FFFF_FFFF).into();
             match openat(&named.dir, &*temporary, flags, Mode::from_bits_truncate(created)) {
                 Ok(fd) => {
+                    // Without another descriptor, only an output that is dropped is removed.
+                    if let Ok(dir) = named.dir.try_clone() {
+                        UNFINISHED.lock().push((dir, temporary.clone()));
+                    }
                     return Ok(Self { named, temporary, file: fd.into(), mode, is_done: false });
                 }
                 Err(Errno::EEXIST) => {}
@@ -198,6 +213,7 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
+        UNFINISHED.lock().retain(|(_, name)| *name != self.temporary);
         if !self.is_done {
             let _ = unlinkat(&self.named.dir, &*self.temporary, UnlinkatFlags::NoRemoveDir);
         }

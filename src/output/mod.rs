@@ -10,5 +10,5 @@ mod create;
 mod place;
 
 pub use append::append;
-pub use create::{Output, Replacement, remove, write};
+pub use create::{Output, Replacement, remove, remove_unfinished, write};
 pub use place::{Destination, NamedEntry};

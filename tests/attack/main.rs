@@ -23,6 +23,7 @@ mod audit;
 mod control;
 mod fix;
 mod outputs;
+mod signals;
 #[allow(dead_code, reason = "attacks use a part of it")]
 #[path = "../fix/tree.rs"]
 mod tree;

@@ -45,6 +45,7 @@ mod report;
 mod rest;
 mod run;
 mod scan;
+mod signals;
 mod signatures;
 #[cfg(feature = "parquet")]
 mod stored;

@@ -214,6 +214,8 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         ControlFlow::Continue(retargets) => retargets,
         ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
     };
+    // Nothing is left to finish: a signal ends what waits for the reader of the plan.
+    progress.release();
     let format = match args.format.format {
         PlanFormat::Auto if file.is_none() && io::stdout().is_terminal() => PlanFormat::Text,
         PlanFormat::Auto if file.is_none() => PlanFormat::Json,

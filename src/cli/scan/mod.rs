@@ -147,6 +147,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     );
     tree.warn_of_file_systems(&paths);
     let progress = TerminalProgress::new(style, expected, wanted);
+    let out = progress.patient(out);
     let mut above: Box<dyn Write + Send> = match progress.is_drawn() && io::stdout().is_terminal() {
         true => Box::new(progress.above(out)),
         false => Box::new(out),
