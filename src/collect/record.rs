@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
+use namegate_findings::record::UnlistedViolations;
 
 use crate::name::Span;
 use crate::name::display::harmless;
@@ -79,7 +80,12 @@ impl CollectedRecord {
         };
         let owner = line.owner.as_deref().map(harmless);
         let accepted = Vec::new();
-        let record = ReportedName { place, location, name, objections, accepted, repair, owner };
+        let unlisted = line.unlisted.iter().map(|unlisted| {
+            let (rule, severity) = (word(unlisted.rule.parse())?, word(unlisted.severity.parse())?);
+            Ok(UnlistedViolations { rule, severity, count: unlisted.count })
+        });
+        let unlisted = unlisted.collect::<Result<_, String>>()?;
+        let record = ReportedName { place, location, name, objections, unlisted, accepted, repair, owner };
         Ok(Self { record, groups, is_row: line.r#type == ROW })
     }
 }

@@ -163,6 +163,10 @@ impl Summary {
             let names = u64::from(is_first && !known.contains(&rule));
             self.count_rule(rule, RuleCounts { violations: 1, names, worst: Some(violation.severity) });
         }
+        for unlisted in &record.unlisted {
+            let worst = Some(unlisted.severity);
+            self.count_rule(unlisted.rule, RuleCounts { violations: unlisted.count, names: 0, worst });
+        }
     }
 
     /// Adds the counts of another part of the same run.

@@ -215,6 +215,8 @@ pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
             location: None,
             name: stored.name.0,
             objections: stored.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
+            // No name on disk has so many.
+            unlisted: Vec::new(),
             accepted: stored.accepted.into_iter().map(StoredViolation::read).collect::<io::Result<_>>()?,
             repair: stored.repair.map(StoredSuggestion::read).transpose().map_err(damaged)?,
             owner: stored.owner,

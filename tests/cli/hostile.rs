@@ -280,7 +280,7 @@ fn output_that_cannot_be_written_is_trouble_and_never_a_panic() {
 }
 
 #[test]
-fn a_name_of_noise_is_told_in_few_lines_and_every_violation_is_in_the_json() {
+fn a_name_of_noise_is_told_in_few_lines_and_every_violation_is_counted_in_the_json() {
     let name = vec![0xFF; 60_000];
     let text = run_with(["check", "--profile", "utf8"], &name);
     assert_eq!(status(&text), 1);
@@ -290,7 +290,11 @@ fn a_name_of_noise_is_told_in_few_lines_and_every_violation_is_in_the_json() {
         "the rest is counted"
     );
     let json = run_with(["check", "--format", "json"], &name);
-    assert_eq!(objects(&json)[0]["violations"].as_array().unwrap().len(), 60_000);
+    let it = &objects(&json)[0];
+    assert_eq!(
+        (it["violations"].as_array().unwrap().len(), &it["unlisted"][0]["count"]),
+        (256, &59_744.into())
+    );
 }
 
 #[test]
@@ -309,4 +313,42 @@ fn the_reasons_against_a_name_stand_in_columns() {
     for (line, start) in lines.iter().zip(expected) {
         assert!(line.starts_with(start), "{lines:#?}");
     }
+}
+
+#[test]
+fn a_name_with_very_many_violations_has_some_listed_and_all_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (list, report) = (dir.path().join("list"), dir.path().join("report.json"));
+    fs::write(&list, [&[0xFF; 65_000][..], b"a:b"].concat()).unwrap();
+    let list = list.to_str().unwrap();
+    let output = run([
+        "scan",
+        "--list",
+        list,
+        "--list-as",
+        "names",
+        "--profile",
+        "windows",
+        "--format",
+        "json",
+        "-o",
+        report.to_str().unwrap(),
+    ]);
+    assert_eq!(status(&output), 1);
+    let text = fs::read_to_string(&report).unwrap();
+    assert!(text.len() < 2_000_000, "{} bytes", text.len());
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let finding = lines.iter().find(|line| line["type"] == "finding").unwrap();
+    let (violations, unlisted) =
+        (finding["violations"].as_array().unwrap(), finding["unlisted"].as_array().unwrap());
+    assert!((256..270).contains(&violations.len()), "{}", violations.len());
+    assert!(violations.iter().any(|v| v["rule"] == "reserved-character"), "the first of another kind");
+    let not_listed: u64 = unlisted.iter().map(|u| u["count"].as_u64().unwrap()).sum();
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["violation_count"], violations.len() as u64 + not_listed);
+    assert!(not_listed > 64_000, "{not_listed}");
+    // A report of the report counts them too, and text says how many there are.
+    let again = run(["report", report.to_str().unwrap(), "--format", "json"]);
+    let again: Value = serde_json::from_str(stdout(&again).lines().last().unwrap()).unwrap();
+    assert_eq!(again["violation_count"], summary["violation_count"]);
 }

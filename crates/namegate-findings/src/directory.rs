@@ -17,7 +17,9 @@ use namegate_core::policy::{
 use crate::group::Clashes;
 use crate::location::{Container, DirectoryPath, Locations};
 use crate::place_rules;
-use crate::record::{CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation};
+use crate::record::{
+    CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation, limit_violations,
+};
 
 /// Checks directories one by one.
 #[derive(Clone, Copy)]
@@ -181,6 +183,7 @@ impl<'s> DirectoryScan<'s> {
             let name = check.names[at];
             let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
             own.retain(|violation| violation.severity >= self.min_severity);
+            let mut unlisted = limit_violations(&mut own);
             let mut objections = self.objections(name, own, directory);
             objections.extend(by_place.remove(&at).unwrap_or_default());
             if let Some(violations) = check.path_violations.remove(&at) {
@@ -192,6 +195,7 @@ impl<'s> DirectoryScan<'s> {
             if self.accepts.is_some() {
                 let is_known = |o: &mut ReportedViolation| accepts(name, o.violation.rule);
                 known.extend(objections.extract_if(.., is_known).map(|o| o.violation));
+                unlisted.retain(|unlisted| !accepts(name, unlisted.rule));
             }
             objections.extend(by_collision.remove(&at).unwrap_or_default());
             let names = match (objections.is_empty(), known.is_empty()) {
@@ -205,6 +209,7 @@ impl<'s> DirectoryScan<'s> {
                 location: directory.locations.get(at),
                 name: name.to_vec(),
                 objections,
+                unlisted,
                 accepted: known,
                 // Removing it would rebalance the map each time.
                 repair: repairs

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use namegate_core::name::Span;
 use namegate_core::name::escape::stable_hash;
-use namegate_core::policy::rule::{RuleId, RuleKind};
+use namegate_core::policy::rule::{RuleId, RuleKind, Severity};
 use namegate_core::policy::{CheckOutcome, NameCheck, Policy, SuggestedName, Violation};
 
 use crate::location::{DirectoryPath, Location};
@@ -20,6 +21,8 @@ pub struct ReportedName {
     pub name: Vec<u8>,
     /// Its violations.
     pub objections: Vec<ReportedViolation>,
+    /// Further violations, which are only counted.
+    pub unlisted: Vec<UnlistedViolations>,
     /// Further violations, which the baseline accepts: they are not reported, and what a target does with the name depends on
     /// them as well.
     pub accepted: Vec<Violation>,
@@ -27,6 +30,53 @@ pub struct ReportedName {
     pub repair: Option<SuggestedName>,
     /// The user who owns the file, for people, if owners are reported.
     pub owner: Option<String>,
+}
+
+/// Violations of one rule and severity that a report does not list, because the name has too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnlistedViolations {
+    /// The rule.
+    pub rule: RuleId,
+    /// The severity.
+    pub severity: Severity,
+    /// Their number.
+    pub count: u64,
+}
+
+/// A report lists so many violations of a name, and further ones if they are the first of their kind. No name on disk has more; one in a list or an
+/// archive can have 65,536 bytes, each of them a violation.
+pub const MOST_LISTED: usize = 256;
+
+/// Removes the violations beyond [`MOST_LISTED`] that say nothing new but where they are, and counts them.
+pub fn limit_violations(violations: &mut Vec<Violation>) -> Vec<UnlistedViolations> {
+    let mut unlisted: Vec<UnlistedViolations> = Vec::new();
+    if violations.len() <= MOST_LISTED {
+        return unlisted;
+    }
+    let kind = |v: &Violation| Violation { span: Span::new(0, 0), ..*v };
+    let mut kinds: Vec<Violation> = Vec::new();
+    let mut listed = 0;
+    violations.retain(|violation| {
+        let is_new = !kinds.contains(&kind(violation));
+        if is_new {
+            kinds.push(kind(violation));
+        }
+        listed += 1;
+        if listed <= MOST_LISTED || is_new {
+            return true;
+        }
+        let of_kind =
+            |u: &&mut UnlistedViolations| (u.rule, u.severity) == (violation.rule, violation.severity);
+        match unlisted.iter_mut().find(of_kind) {
+            Some(of_kind) => of_kind.count += 1,
+            None => {
+                let &Violation { rule, severity, .. } = violation;
+                unlisted.push(UnlistedViolations { rule, severity, count: 1 });
+            }
+        }
+        false
+    });
+    unlisted
 }
 
 /// A violation and its text.
@@ -73,6 +123,8 @@ fn fingerprint<'p>(parts: impl Iterator<Item = &'p [u8]>) -> String {
 impl ReportedName {
     /// The record of a name without a directory.
     pub fn of(policy: &Policy, check: &NameCheck<'_>) -> Self {
+        let mut violations = check.violations.clone();
+        let unlisted = limit_violations(&mut violations);
         let objection = |v: &Violation| ReportedViolation {
             violation: *v,
             message: check.message(policy, v),
@@ -82,7 +134,8 @@ impl ReportedName {
             place: None,
             location: None,
             name: check.name.to_vec(),
-            objections: check.violations.iter().map(objection).collect(),
+            objections: violations.iter().map(objection).collect(),
+            unlisted,
             accepted: Vec::new(),
             repair: None,
             owner: None,

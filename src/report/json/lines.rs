@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::record::UnlistedViolations;
 use namegate_findings::unmarked::{UnmarkedNames, UnmarkedReading};
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +93,9 @@ pub struct RecordLine<'l> {
     pub verdict: Cow<'l, str>,
     /// The violations.
     pub violations: Vec<ViolationLine<'l>>,
+    /// Further violations, which are only counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlisted: Vec<UnlistedLine<'l>>,
     /// The suggested name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<Cow<'l, str>>,
@@ -109,6 +113,24 @@ pub struct RecordLine<'l> {
     pub owner: Option<Cow<'l, str>>,
 }
 
+/// Violations of a name that are only counted.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnlistedLine<'l> {
+    /// The rule.
+    pub rule: Cow<'l, str>,
+    /// The severity.
+    pub severity: Cow<'l, str>,
+    /// Their number.
+    pub count: u64,
+}
+
+impl From<&UnlistedViolations> for UnlistedLine<'_> {
+    fn from(&UnlistedViolations { rule, severity, count }: &UnlistedViolations) -> Self {
+        Self { rule: rule.name().into(), severity: severity.as_str().into(), count }
+    }
+}
+
 impl<'l> From<&'l ReportedName> for RecordLine<'l> {
     fn from(record: &'l ReportedName) -> Self {
         let path = record.place.as_ref().map(|_| record.path());
@@ -124,6 +146,7 @@ impl<'l> From<&'l ReportedName> for RecordLine<'l> {
             parent_inode: record.place.as_ref().and_then(|place| place.inode),
             verdict: record.outcome().as_str().into(),
             violations: record.objections.iter().map(ViolationLine::from).collect(),
+            unlisted: record.unlisted.iter().map(UnlistedLine::from).collect(),
             repair: record.repair.as_ref().map(|repair| repair.name.as_str().into()),
             repair_confidence: record.repair.as_ref().map(|repair| repair.confidence.as_str().into()),
             reading: decoded.map(|decoded| decoded.explanation.to_string().into()),

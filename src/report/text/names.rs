@@ -61,6 +61,15 @@ pub(super) fn write_names(out: &mut Vec<u8>, layout: Layout, records: &[Reported
     for record in records {
         lines.clear();
         collect_lines(&record.objections, &mut lines);
+        for unlisted in &record.unlisted {
+            let is_of = |line: &&mut RuleLine<'_>| {
+                let violation = line.first.violation;
+                (violation.rule, violation.severity) == (unlisted.rule, unlisted.severity)
+            };
+            if let Some(line) = lines.iter_mut().find(is_of) {
+                line.others += unlisted.count as usize;
+            }
+        }
         write_name(out, layout, record, &lines);
     }
 }

@@ -1,6 +1,7 @@
 //! The most recent records, for `namegate top` and `namegate why`.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::time::UNIX_EPOCH;
 
@@ -53,9 +54,38 @@ pub struct WhyAnswer {
     pub refusals: Vec<RecentRefusal>,
 }
 
-/// The most recent records; when there are too many, the oldest is removed.
+/// The most recent records. When there are too many, the oldest one of the user with the most is removed: a flood by one user removes no
+/// record of another.
 #[derive(Debug, Default)]
-pub struct RecentRefusals(Mutex<VecDeque<RecentRefusal>>);
+pub struct RecentRefusals(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// The oldest first.
+    records: VecDeque<RecentRefusal>,
+    /// The number of records of each user.
+    counts: HashMap<Option<u32>, usize>,
+}
+
+impl Remembered {
+    fn add(&mut self, record: RecentRefusal) {
+        if self.records.len() == RecentRefusals::MOST {
+            let most = self.counts.iter().max_by_key(|&(user, count)| (*count, *user == record.uid));
+            let of_user = most.map(|(user, _)| *user).unwrap_or_default();
+            if let Some(at) = self.records.iter().position(|record| record.uid == of_user) {
+                self.records.remove(at);
+            }
+            if let Entry::Occupied(mut count) = self.counts.entry(of_user) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+        *self.counts.entry(record.uid).or_default() += 1;
+        self.records.push_back(record);
+    }
+}
 
 impl RecentRefusals {
     /// One screen of records, and at most half a MiB: a name has 255 bytes, a path 4096.
@@ -82,11 +112,7 @@ impl RecentRefusals {
             uid: record.requester.uid,
             command: record.requester.command.as_deref().map(JsonBytes::new),
         };
-        let mut last = self.0.lock();
-        if last.len() == Self::MOST {
-            last.pop_front();
-        }
-        last.push_back(refused);
+        self.0.lock().add(refused);
     }
 
     /// The answer for the user `uid`: the policy, and as many of the user's own records as there is room for.
@@ -110,6 +136,52 @@ impl RecentRefusals {
 
     /// All records, the oldest first.
     pub fn last(&self) -> Vec<RecentRefusal> {
-        self.0.lock().iter().cloned().collect()
+        self.0.lock().records.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(uid: u32, time: u64) -> RecentRefusal {
+        RecentRefusal {
+            time,
+            let_through: false,
+            stored: None,
+            op: "create".into(),
+            rule: None,
+            name: JsonBytes::new(b"x"),
+            parent: None,
+            uid: Some(uid),
+            command: None,
+        }
+    }
+
+    #[test]
+    fn a_flood_by_one_user_removes_no_refusal_of_another() {
+        let mut remembered = Remembered::default();
+        for time in 0..3 {
+            remembered.add(refusal(1, time));
+        }
+        (0..10_000).for_each(|time| remembered.add(refusal(2, time)));
+        remembered.add(refusal(3, 0));
+        (0..10_000).for_each(|time| remembered.add(refusal(2, 10_000 + time)));
+        let times = |user: u32| -> Vec<u64> {
+            let own = remembered.records.iter().filter(|record| record.uid == Some(user));
+            own.map(|record| record.time).collect()
+        };
+        assert_eq!((times(1), times(3)), (vec![0, 1, 2], vec![0]));
+        assert_eq!(times(2), (19_940..20_000).collect::<Vec<_>>(), "and its own last ones");
+        assert_eq!(remembered.records.len(), RecentRefusals::MOST);
+        assert_eq!(remembered.counts.values().sum::<usize>(), RecentRefusals::MOST);
+        // Two floods share what there is.
+        (0..10_000).for_each(|time| remembered.add(refusal(4 + (time % 2) as u32, time)));
+        let count = |user: u32| remembered.counts.get(&Some(user)).copied().unwrap_or_default();
+        assert!(
+            (1..=5).all(|user| count(user) > 0) && count(4).abs_diff(count(5)) <= 1,
+            "{:?}",
+            remembered.counts
+        );
     }
 }
