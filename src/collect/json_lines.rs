@@ -14,7 +14,7 @@ use crate::source::location::{Container, DirectoryPath};
 
 /// A line that was read.
 pub(super) enum CollectedLine {
-    Record(CollectedRecord),
+    Record(Box<CollectedRecord>),
     Group(CollectedGroup),
     Fault(FaultLine<'static>),
     Summary(Box<SummaryLine<'static>>),
@@ -27,7 +27,7 @@ pub(super) fn parse(line: &[u8]) -> io::Result<CollectedLine> {
     match &*r#type {
         lines::FINDING | lines::NAME | ROW => {
             let line: RecordLine<'_> = from_json(line, "a damaged finding")?;
-            CollectedRecord::read(line).map(CollectedLine::Record).map_err(invalid)
+            CollectedRecord::read(line).map(|record| CollectedLine::Record(Box::new(record))).map_err(invalid)
         }
         lines::COLLISION => {
             let line: CollisionLine<'_> = from_json(line, "a damaged collision")?;

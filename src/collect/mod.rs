@@ -183,7 +183,7 @@ fn findings_of(part: &GroupedPart, at: usize) -> io::Result<DirectoryFindings> {
     let mut directory = CollectedDirectory::default();
     for (_, line) in lines {
         match json_lines::parse(line)? {
-            CollectedLine::Record(record) => directory.records.push(record),
+            CollectedLine::Record(record) => directory.records.push(*record),
             CollectedLine::Group(group) => directory.groups.push(group),
             CollectedLine::Fault(_) | CollectedLine::Summary(_) => {}
         }
