@@ -529,6 +529,10 @@ fn a_kernel_that_forbids_the_programs_and_a_directory_of_others_are_named() {
         assert!(said.contains("this kernel or its vendor forbids BPF LSM programs"), "{said}");
         assert!(said.contains("use `namegate mount` or `namegate watch`"), "{said}");
     }
+    let said = text(&run(
+        "mount -t securityfs securityfs /sys/kernel/security 2>/dev/null; $namegate guard on $dir",
+    ));
+    assert!(!said.contains("forbids") || said.contains("use `namegate mount` or `namegate watch`"), "{said}");
     let output =
         run("mkdir -m 700 /sys/fs/bpf/namegate && chown 65534 /sys/fs/bpf/namegate && $namegate guard check");
     let said = text(&output);

@@ -60,6 +60,9 @@ pub(super) fn check(machine: &Machine) -> Diagnosis {
             "no guard: the kernel is locked down for confidentiality, and lets no program read its memory",
             "lockdown=integrity allows it",
         ),
-        _ => Diagnosis::ok(ID, "the kernel can check names by itself (namegate guard)"),
+        _ => Diagnosis::ok(
+            ID,
+            "as far as its settings tell, the kernel can check names by itself (namegate guard)",
+        ),
     }
 }

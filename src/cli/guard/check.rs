@@ -5,6 +5,7 @@ use std::io::Write;
 use super::super::doctor::{Examination, text};
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
+use super::ALTERNATIVES;
 use crate::doctor::{Condition, Diagnosis, Machine};
 use crate::guard::guards::{GuardError, Guards, try_to_load};
 use crate::guard::program::LoadError;
@@ -34,7 +35,7 @@ pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStat
         match Guards::open().and_then(|_| try_to_load()) {
             Ok(()) => Diagnosis::ok(ID, "the kernel has verified the programs, and attached one"),
             Err(GuardError::Load(error @ LoadError::Forbidden(..))) => {
-                Diagnosis::fail(ID, error.to_string(), "use `namegate mount` or `namegate watch`")
+                Diagnosis::fail(ID, error.to_string(), ALTERNATIVES)
             }
             Err(error) => Diagnosis::fail(ID, error.to_string(), "docs/GUARD.md says what a guard needs"),
         }

@@ -23,6 +23,9 @@ Examples:
   namegate guard events
   namegate guard off /srv/share";
 
+/// What to do where the kernel loads no guard.
+const ALTERNATIVES: &str = "use `namegate mount` or `namegate watch`";
+
 /// Have the kernel itself check new names in a directory tree, without a mount
 ///
 /// A guard is a program inside the kernel: every new name is checked, whichever program creates it, and by whichever path into the

@@ -9,11 +9,12 @@ use nix::errno::Errno;
 use super::super::policy_args::PolicyArgs;
 use super::super::setting_args::choice_parser;
 use super::super::{CliError, ExitStatus};
-use super::{counted_names, list, require_root};
+use super::{ALTERNATIVES, counted_names, list, require_root};
 use crate::doctor::{Condition, Machine};
 use crate::guard::claim::Claim;
-use crate::guard::guards::{Guards, SlotGuard};
+use crate::guard::guards::{GuardError, Guards, SlotGuard};
 use crate::guard::note::GuardNote;
+use crate::guard::program::LoadError;
 use crate::guard::table::{GuardScope, table};
 use crate::guard::target::GuardTarget;
 use crate::json::JsonBytes;
@@ -87,7 +88,7 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
         let advice = needed.advice.unwrap_or_default();
         return Err(CliError::new(format!("{}\n{advice}", needed.found)));
     }
-    let guards = Guards::open_or_load().map_err(CliError::new)?;
+    let guards = Guards::open_or_load().map_err(not_loaded)?;
     let on = list(&guards)?;
     let leads_there =
         |guard: &SlotGuard| guard.path().is_some_and(|path| GuardTarget::is_at(&path, &guard.scope));
@@ -148,6 +149,14 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
         )?;
     }
     Ok(ExitStatus::Clean)
+}
+
+fn not_loaded(error: GuardError) -> CliError {
+    match error {
+        GuardError::Load(LoadError::Forbidden(..)) => CliError::new(format!("{error}: {ALTERNATIVES}")),
+        GuardError::Load(_) => CliError::new(format!("{error}. `namegate guard check` says what is missing")),
+        error => CliError::new(error),
+    }
 }
 
 /// Lists the mounts below the directory that the guard does not reach.
