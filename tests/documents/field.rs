@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use self::cases::CASES;
 use super::markdown::{read, root};
+use super::promises::functions;
 
 /// What somebody met.
 pub struct Case {
@@ -44,6 +45,8 @@ pub enum Trial {
     Says(&'static [&'static [u8]], &'static [&'static str], &'static [&'static str]),
     /// `fix plan`, `fix apply` and `fix undo` of a directory with these names and a link to the first, with a profile.
     Repair(&'static [&'static [u8]], &'static str),
+    /// The test of this name, which compares a mount with a plain directory.
+    Mount(&'static str),
 }
 
 /// The kind of an archive.
@@ -104,6 +107,8 @@ impl Trial {
                 said(&namegate(dir, &[&["scan", "--archive", "archive"], *options].concat(), b""), words)
             }
             Self::Repair(names, profile) => repaired(dir, names, profile),
+            Self::Mount(test) if functions().contains(*test) => "as in a plain directory".into(),
+            Self::Mount(test) => format!("there is no test `{test}`"),
         }
     }
 }
