@@ -66,14 +66,18 @@ fn a_signal_while_files_are_open_detaches_and_serves_them_until_they_are_closed(
     assert_eq!(fs::read_to_string(mounted.backing().join("file")).unwrap(), "content and more");
 }
 
-/// A process in a mount namespace of its own, which has a copy of every mount; ended on drop.
+/// A process in a mount namespace of its own, which has a copy of a mount; ended on drop.
 struct Container(Child);
 
 impl Container {
     /// `None`, after a message, if there is no unshare(1).
     fn of(mounted: &Mounted) -> Option<Self> {
+        // The mounts of other tests must not wait for this one.
+        const SCRIPT: &str = r#"grep -F fuse.namegate /proc/self/mountinfo | cut -d' ' -f5 | grep -vxF "$0" |
+            while read -r other; do umount -l "$other"; done
+            exec sleep 600"#;
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sleep", "600"]);
+        command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(mounted.mnt());
         let Ok(child) = command.spawn() else {
             println!("SKIPPED: no unshare");
             return None;
