@@ -9,7 +9,6 @@ mod changes;
 mod commits;
 mod directory;
 
-use std::collections::HashMap;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use self::directory::{
 };
 use super::objects::{ObjectNumber, ObjectReader, ObjectTable};
 use super::repository::Repository;
-use super::tree::{MAX_DEPTH, MAX_PLACES, joined, too_many};
+use super::tree::{MAX_DEPTH, Places, joined, too_many};
 use crate::source::VersionedDirectory;
 use crate::source::location::Container;
 use crate::source::work_stack::WorkStack;
@@ -89,7 +88,7 @@ struct History<'h> {
     table: &'h ObjectTable,
     stack: WorkStack<PartOfDirectory>,
     /// In how many places each tree was found.
-    places: Mutex<HashMap<ObjectNumber, u32>>,
+    places: Mutex<Places<ObjectNumber>>,
 }
 
 /// Some versions of a directory that are read together.
@@ -137,12 +136,11 @@ impl History<'_> {
     fn limit_places(&self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectNumber> {
         let (mut places, mut too_many) = (self.places.lock(), Vec::new());
         versions.retain(|version| {
-            let count = places.entry(version.tree).or_default();
-            *count += 1;
-            if *count == MAX_PLACES + 1 {
+            let added = places.add(version.tree);
+            if added == Err(true) {
                 too_many.push(version.tree);
             }
-            *count <= MAX_PLACES
+            added.is_ok()
         });
         too_many
     }

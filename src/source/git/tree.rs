@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::io;
 use std::ops::ControlFlow;
 
@@ -18,6 +19,43 @@ pub(super) const MAX_DEPTH: usize = 4096;
 /// Maximum number of directories that one tree object may be. With a few objects, each a subdirectory of the next many times
 /// over, a repository can have more directories than can ever be read.
 pub(super) const MAX_PLACES: u32 = 1 << 16;
+
+/// Maximum number of directories beyond the first that all tree objects together may be. A chain of trees of which each has the next one twice
+/// would reach the limit of each tree at every level.
+const MAX_REPEATS: u32 = 1 << 19;
+
+/// Counts of how many directories each tree object is.
+pub(super) struct Places<K> {
+    counts: HashMap<K, u32>,
+    /// Directories beyond the first of each tree.
+    repeats: u32,
+}
+
+impl<K> Default for Places<K> {
+    fn default() -> Self {
+        Self { counts: HashMap::new(), repeats: 0 }
+    }
+}
+
+impl<K: Eq + Hash> Places<K> {
+    /// The count of a tree that is refused.
+    const REFUSED: u32 = u32::MAX;
+
+    /// Counts another directory that is `tree`. The error says that there are too many, and whether it is the first one of the tree.
+    pub(super) fn add(&mut self, tree: K) -> Result<(), bool> {
+        let count = self.counts.entry(tree).or_default();
+        if *count == Self::REFUSED {
+            return Err(false);
+        }
+        if *count == MAX_PLACES || *count > 0 && self.repeats == MAX_REPEATS {
+            *count = Self::REFUSED;
+            return Err(true);
+        }
+        self.repeats += u32::from(*count > 0);
+        *count += 1;
+        Ok(())
+    }
+}
 
 /// The receiver of each directory and of each error.
 pub(super) type Tell<'t> = &'t mut dyn FnMut(io::Result<DirectoryBatch>) -> ControlFlow<()>;
@@ -116,13 +154,12 @@ pub(super) fn read(
     tell: Tell<'_>,
 ) -> ControlFlow<()> {
     let mut waiting = vec![(Vec::new(), top, base, 0)];
-    let mut places = HashMap::<ObjectId, u32>::new();
+    let mut places = Places::<ObjectId>::default();
     let (mut buffer, mut old_buffer) = (Vec::new(), Vec::new());
     while let Some((dir, id, base, depth)) = waiting.pop() {
-        let count = places.entry(id).or_default();
-        *count += 1;
-        if *count > MAX_PLACES || depth > MAX_DEPTH {
-            if depth > MAX_DEPTH || *count == MAX_PLACES + 1 {
+        let added = places.add(id);
+        if depth > MAX_DEPTH || added.is_err() {
+            if depth > MAX_DEPTH || added == Err(true) {
                 tell(Err(too_many(&id, depth)))?;
             }
             continue;
@@ -192,6 +229,31 @@ pub(super) fn too_many(id: &ObjectId, depth: usize) -> io::Error {
     io::Error::other(if depth > MAX_DEPTH {
         format!("the tree {id} is more than {MAX_DEPTH} directories deep, and its entries were not checked")
     } else {
-        format!("the tree {id} is in more than {MAX_PLACES} places, and was checked only in so many")
+        format!(
+            "the tree {id} was not checked in all its places: it is in more than {MAX_PLACES}, or all trees together in more than \
+             {MAX_REPEATS} beyond the first of each"
+        )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_of_trees_that_each_have_the_next_one_twice_is_read_in_part() {
+        let (mut places, mut waiting) = (Places::default(), vec![0]);
+        let (mut read, mut refused) = (0, HashSet::new());
+        while let Some(level) = waiting.pop() {
+            match places.add(level) {
+                Ok(()) => {
+                    read += 1;
+                    waiting.extend([level + 1; 2].into_iter().filter(|&next| next <= 41));
+                }
+                Err(is_first) => assert_eq!(is_first, refused.insert(level), "{level} is reported once"),
+            }
+        }
+        assert_eq!(read, 42 + MAX_REPEATS);
+        assert!(!refused.is_empty());
+    }
 }
