@@ -19,7 +19,7 @@ Examples:
   ls pairs | xargs -P 4 -I{} namegate scan --list pairs/{} -0 --list-as pairs -q -o {}.jsonl
 
 Each directory is in one file as a whole, so the files can be checked by several processes or machines. Each pair is the directory, \
-NUL, the name, NUL. The file of a directory depends on its bytes and on N alone: if several runs distribute the parts of a list, \
+NUL, the name, NUL, `d` (a directory), `f` (a file) or nothing (unknown), NUL. The file of a directory depends on its bytes and on N alone: if several runs distribute the parts of a list, \
 concatenate their files of the same number.
 
 Exit status: 0 everything was distributed, 2 something could not be read or written.";

@@ -46,11 +46,13 @@ impl ListReadingArgs {
 enum ListedAs {
     /// Paths of a file system; each component is checked once
     Paths,
+    /// Paths of files, as `find -type f` and `git ls-files` write them; only a `/` at the end is that of a directory
+    Files,
     /// Object keys: paths in which an empty component, `.` and `..` are names too
     Keys,
     /// Names of one directory; a `/` in a name is a violation
     Names,
-    /// In turn a directory and a name in it, as `namegate list-pairs` writes them
+    /// In turn a directory, a name in it and its kind, as `namegate list-pairs` writes them
     Pairs,
 }
 
@@ -58,6 +60,7 @@ impl From<ListedAs> for ListItems {
     fn from(word: ListedAs) -> Self {
         match word {
             ListedAs::Paths => Self::Paths(Shape::Path),
+            ListedAs::Files => Self::Paths(Shape::File),
             ListedAs::Keys => Self::Paths(Shape::Key),
             ListedAs::Names => Self::Paths(Shape::Name),
             ListedAs::Pairs => Self::Pairs,

@@ -28,6 +28,7 @@ use self::json_lines::CollectedLine;
 use self::runs::Runs;
 use crate::json;
 use crate::name::display::{harmless, shown};
+use crate::policy::EntryKind;
 use crate::policy::rule::RuleId;
 use crate::report::json::lines::FaultLine;
 use crate::report::{DirectoryFindings, Report, Summary};
@@ -96,7 +97,7 @@ impl FindingsCollection {
     /// Adds a line of JSON to those of a directory.
     fn add_line(&mut self, directory: &[u8], line: &[u8]) -> io::Result<()> {
         self.count += 1;
-        self.lines.add_pair(directory, line, self.count)
+        self.lines.add_pair(directory, line, EntryKind::Unknown, self.count)
     }
 
     fn add_fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {

@@ -61,12 +61,16 @@ impl Runs {
             *sum = Accepted { accepted: sum.accepted + accepted, stale };
         }
         for line in &line.unmarked {
-            let (file, reading) = line.reading().map_err(|error| invalid(error.to_string()))?;
-            match counts.unmarked.iter_mut().find(|names| names.file == file) {
+            let (file, reading, are_stored) = line.reading().map_err(|error| invalid(error.to_string()))?;
+            match counts
+                .unmarked
+                .iter_mut()
+                .find(|names| names.file == file && names.are_stored == are_stored)
+            {
                 Some(names) => names.readings.push(reading),
                 None => {
-                    let file = file.to_vec();
-                    counts.unmarked.push(UnmarkedNames { file, readings: vec![reading] });
+                    let (file, readings) = (file.to_vec(), vec![reading]);
+                    counts.unmarked.push(UnmarkedNames { file, readings, are_stored });
                 }
             }
         }

@@ -358,7 +358,7 @@ impl<W: Write + Send> Report for Sarif<W> {
             self.faults.push(json!({ "level": "warning", "message": { "text": text } }));
         }
         for names in &summary.unmarked {
-            let text = format!("names of {} members are not marked as UTF-8: {names}", names.members());
+            let text = format!("names of {} members are not {}: {names}", names.members(), names.missing());
             self.faults.push(json!({
                 "level": "note",
                 "message": { "text": literal(&text) },

@@ -123,9 +123,10 @@ impl Summary {
         self.unreadable == 0 && !self.was_interrupted
     }
 
-    /// How certain the encodings of all names of archives are; `None` if all names are marked as UTF-8 or ASCII.
+    /// How certain the encodings are in which names of archives were read; `None` if none was read in another one than UTF-8.
     pub fn encodings(&self) -> Option<Confidence> {
-        self.unmarked.iter().filter_map(UnmarkedNames::confidence).max()
+        let read = self.unmarked.iter().filter(|names| !names.are_stored);
+        read.filter_map(UnmarkedNames::confidence).max()
     }
 
     /// The verdict about a target. It depends on encodings that nothing states.

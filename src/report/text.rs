@@ -255,8 +255,9 @@ fn write_unmarked(text: &mut String, summary: &Summary) {
         let style = if names.confidence() == Some(Confidence::Guess) { WARN } else { BOLD };
         let _ = writeln!(
             text,
-            "{}: names of {members} are not marked as UTF-8: {}",
+            "{}: names of {members} are not {}: {}",
             display(&names.file),
+            names.missing(),
             styled(style, names, 0)
         );
     }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::location::{Container, Locations};
 use super::{DirectoryBatch, Parts, SourceEvent};
+use crate::name::reading::EncodingGuess;
 
 /// Bytes of paths that are kept in memory: by the source until all are read, then by each thread.
 pub(super) const LIMIT: usize = 16 << 20;
@@ -36,6 +37,8 @@ pub(super) struct GroupedSource {
     pub(super) container: Option<Arc<Container>>,
     /// Makes the locations of names from the numbers of their paths.
     pub(super) locations: fn(Vec<u64>) -> Locations,
+    /// The encodings of names that are not UTF-8, if more than one directory shows them.
+    pub(super) encodings: Option<Arc<EncodingGuess>>,
 }
 
 impl GroupedSource {
@@ -104,6 +107,7 @@ impl GroupedSource {
         let GroupedDirectory { dir, names, holding_nul, numbers, clashes } = directory;
         let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(&dir)), root_len);
         batch.container = self.container.clone();
+        batch.encodings = self.encodings.clone();
         (batch.count, batch.names, batch.holding_nul) = (numbers.len(), names, holding_nul);
         batch.locations = (self.locations)(numbers);
         // Where paths have no numbers, as in a git index, two of them can be alternatives.

@@ -22,6 +22,7 @@ use namegate_findings::split::{self, MAX_NAME, Shape};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
+use crate::check::EntryKind;
 use crate::name::display::shown;
 use crate::signature::{self, TextKind};
 use crate::source::location::{Container, Locations};
@@ -98,7 +99,7 @@ impl<R: BufRead> Iterator for NameReader<R> {
 pub enum ListItems {
     /// Paths, keys or names.
     Paths(Shape),
-    /// In turn a directory and a name in it, exactly as they are checked.
+    /// In turn a directory, a name in it, exactly as they are checked, and a word of [`word_of`].
     Pairs,
 }
 
@@ -124,8 +125,24 @@ pub struct List {
 enum ListedName<'i> {
     /// A path, a key or a name.
     Path(&'i [u8]),
-    /// A directory and a name in it.
-    Pair(&'i [u8], &'i [u8]),
+    /// A directory, and a name in it with the kind of its entry.
+    Pair(&'i [u8], &'i [u8], EntryKind),
+}
+
+/// The word of a kind in pairs.
+fn word_of(kind: EntryKind) -> &'static [u8] {
+    match kind {
+        EntryKind::Directory => b"d",
+        EntryKind::File => b"f",
+        EntryKind::Unknown => b"",
+    }
+}
+
+/// The kind of a word.
+fn kind_of(word: &[u8]) -> Option<EntryKind> {
+    [EntryKind::Directory, EntryKind::File, EntryKind::Unknown]
+        .into_iter()
+        .find(|&kind| word_of(kind) == word)
 }
 
 impl List {
@@ -138,31 +155,36 @@ impl List {
         if self.items == ListItems::Pairs && self.format != ListFormat::Plain {
             return Err(io::Error::other("pairs are read from lists of the format plain"));
         }
-        // Of a pair, the directory comes first.
-        let (mut last, mut dir) = (0, None);
+        let mut last = 0;
+        // The directory and the name of a pair that is not complete.
+        let mut pending: Vec<Result<Vec<u8>, Missing>> = Vec::new();
         let mut visit = |number: u64, field: Field| {
             let item = field.and_then(|text| {
                 self.decoding.decode(text.into()).map(Cow::into_owned).ok_or(Missing::NotEncoded)
             });
-            let number = match self.items {
-                ListItems::Paths(_) => number,
-                ListItems::Pairs if dir.is_none() => {
-                    dir = Some(item);
+            if self.items == ListItems::Pairs {
+                pending.push(item);
+                let Ok([dir, name, kind]) = <[_; 3]>::try_from(std::mem::take(&mut pending))
+                    .map_err(|incomplete| pending = incomplete)
+                else {
                     return Ok(());
+                };
+                last += 1;
+                match (dir, name, kind.and_then(|word| kind_of(&word).ok_or(Missing::NotAKind))) {
+                    (Ok(dir), ..) if !split::takes(&dir) => rejected.add(last, Missing::TooDeep.to_string()),
+                    (Ok(dir), Ok(name), Ok(kind)) => return take(ListedName::Pair(&dir, &name, kind), last),
+                    (Err(reason), ..) | (_, Err(reason), _) | (.., Err(reason)) => {
+                        rejected.add(last, reason.to_string());
+                    }
                 }
-                ListItems::Pairs => {
-                    last += 1;
-                    last
-                }
-            };
-            let has_levels = self.items != ListItems::Paths(Shape::Name);
-            match (dir.take().transpose(), item) {
-                (Err(reason), _) | (_, Err(reason)) => rejected.add(number, reason.to_string()),
-                (Ok(dir), Ok(name)) if has_levels && !split::takes(dir.as_deref().unwrap_or(&name)) => {
+                return Ok(());
+            }
+            match item {
+                Ok(path) if self.items != ListItems::Paths(Shape::Name) && !split::takes(&path) => {
                     rejected.add(number, Missing::TooDeep.to_string());
                 }
-                (Ok(None), Ok(name)) => return take(ListedName::Path(&name), number),
-                (Ok(Some(dir)), Ok(name)) => return take(ListedName::Pair(&dir, &name), number),
+                Ok(path) => return take(ListedName::Path(&path), number),
+                Err(reason) => rejected.add(number, reason.to_string()),
             }
             Ok(())
         };
@@ -184,9 +206,9 @@ impl List {
                 })?;
             }
         }
-        match dir {
-            None => Ok(()),
-            Some(_) => Err(io::Error::other("it ends with a directory, and a name in it is missing")),
+        match pending.is_empty() {
+            true => Ok(()),
+            false => Err(io::Error::other("its last pair lacks a directory, a name or a kind")),
         }
     }
 
@@ -217,7 +239,7 @@ impl Source for List {
         let mut rejected = RejectedItems::default();
         let read = self.each(&mut rejected, &mut |item, number| match item {
             ListedName::Path(path) => groups.add(path, number),
-            ListedName::Pair(dir, name) => groups.add_pair(dir, name, number),
+            ListedName::Pair(dir, name, kind) => groups.add_pair(dir, name, kind, number),
         });
         let fault = |error| self.fault("check every item of", error);
         if rejected.report("item", fault, visit).is_break() {
@@ -228,7 +250,11 @@ impl Source for List {
         if matches!(reported, Err(ControlFlow::Break(()))) {
             return;
         }
-        let grouped = GroupedSource { container: Some(Arc::new(container)), locations: Locations::Items };
+        let grouped = GroupedSource {
+            container: Some(Arc::new(container)),
+            locations: Locations::Items,
+            encodings: None,
+        };
         let handed_over = grouped.hand_over(groups, self.jobs, visit);
         if let Err(error) = handed_over {
             let _ = visit(SourceEvent::Fault(self.fault("group the paths of", error)));
@@ -264,7 +290,7 @@ impl Source for PathList {
         if rejected.report("number", fault("check all"), visit).is_break() {
             return;
         }
-        let grouped = GroupedSource { container: None, locations: |_| Locations::None };
+        let grouped = GroupedSource { container: None, locations: |_| Locations::None, encodings: None };
         if let Err(error) = grouped.hand_over_in_order(groups, &mut |event| visit(event)) {
             let _ = visit(SourceEvent::Fault(fault("group the")(error)));
         }

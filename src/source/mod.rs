@@ -31,6 +31,7 @@ pub use namegate_findings::location;
 
 use crate::check::{DirectoryNames, EntryKind, Siblings};
 use crate::name::arena::Arena;
+use crate::name::reading::EncodingGuess;
 use crate::source::location::{Container, Location, Locations};
 use namegate_findings::directory::LocatedNames;
 use namegate_findings::group::Clashes;
@@ -160,6 +161,8 @@ pub struct DirectoryBatch {
     pub locations: Locations,
     /// The names that are those of a file and of a directory: only lists and archives have any.
     pub clashes: Clashes,
+    /// The encodings of names that are not UTF-8, as the whole archive shows them; `None` where they are guessed for each directory.
+    pub encodings: Option<Arc<EncodingGuess>>,
     /// Number of names.
     pub count: usize,
     /// Whether a symbolic link is among the names, or may be; set only by [`tree::Tree`].
@@ -199,6 +202,7 @@ impl DirectoryBatch {
             holding_nul: Vec::new(),
             locations: Locations::None,
             clashes: Clashes::new(),
+            encodings: None,
             count: 0,
             has_links: false,
             siblings: SiblingNames::None,
@@ -207,9 +211,9 @@ impl DirectoryBatch {
 
     /// An empty batch for the same directory.
     pub fn without_names(&self) -> Self {
-        let container = self.container.clone();
+        let (container, encodings) = (self.container.clone(), self.encodings.clone());
         let (names, in_repository) = (self.names.empty_like(), self.in_repository);
-        Self { container, names, in_repository, ..Self::new(self.dir.clone(), self.root_len) }
+        Self { container, names, in_repository, encodings, ..Self::new(self.dir.clone(), self.root_len) }
     }
 
     /// The directory in the form that the policy checks; `prefix` comes before each path on the target.
@@ -240,16 +244,19 @@ impl DirectoryBatch {
         Self { names: Arena::of_known_kinds(), ..self }
     }
 
-    /// Adds a name, which is not known to be that of a directory.
+    /// Adds a name, of which is known what is known of most of them.
     pub fn push(&mut self, name: &[u8]) {
-        self.push_entry(name, false);
+        self.push_entry(name, None);
     }
 
-    /// Adds a name, of a directory or not.
-    pub fn push_entry(&mut self, name: &[u8], is_directory: bool) {
+    /// Adds a name, with the kind of its entry if that is known.
+    pub fn push_entry(&mut self, name: &[u8], kind: Option<EntryKind>) {
         match self.names.push(name) {
-            Ok(at) if is_directory => self.names.mark_directory(at),
-            Ok(_) => {}
+            Ok(at) => {
+                if let Some(kind) = kind {
+                    self.names.mark(at, kind);
+                }
+            }
             Err(_) => self.holding_nul.push(name.to_vec()),
         }
         self.count += 1;
@@ -257,12 +264,12 @@ impl DirectoryBatch {
 
     /// Adds a name with its location; either all names of a batch have a location or none.
     pub fn push_located(&mut self, name: &[u8], location: Location) {
-        self.push_located_entry(name, location, false);
+        self.push_located_entry(name, location, None);
     }
 
-    fn push_located_entry(&mut self, name: &[u8], location: Location, is_directory: bool) {
+    fn push_located_entry(&mut self, name: &[u8], location: Location, kind: Option<EntryKind>) {
         let before_nul = self.count - self.holding_nul.len();
-        self.push_entry(name, is_directory);
+        self.push_entry(name, kind);
         let is_behind = self.count - self.holding_nul.len() == before_nul;
         self.locations.insert(if is_behind { self.count - 1 } else { before_nul }, location);
     }
@@ -322,13 +329,13 @@ impl DirectoryBatch {
 
     /// Adds the name at index `at` of another batch for the same directory, with its location if it has one.
     pub fn push_from(&mut self, other: &Self, at: usize, name: &[u8]) {
-        let is_directory = other.names.kind_of(name) == EntryKind::Directory;
+        let kind = Some(other.names.kind_of(name));
         if let Some(clash) = other.clashes.get(name) {
             self.clashes.insert(name.to_vec(), *clash);
         }
         match other.locations.get(at) {
-            Some(location) => self.push_located_entry(name, location, is_directory),
-            None => self.push_entry(name, is_directory),
+            Some(location) => self.push_located_entry(name, location, kind),
+            None => self.push_entry(name, kind),
         }
     }
 
@@ -341,6 +348,7 @@ impl DirectoryBatch {
             locations: &self.locations,
             in_repository: self.in_repository,
             clashes: &self.clashes,
+            encodings: self.encodings.as_deref(),
         }
     }
 }

@@ -20,6 +20,7 @@ use super::roots::{NO_NUL, RootPaths, TreeRoot};
 use super::scope::Scope;
 use super::work_stack::WorkStack;
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
+use crate::check::EntryKind;
 use crate::name::arena::Arena;
 
 /// Trees below some roots.
@@ -178,8 +179,8 @@ impl Work {
                         continue;
                     }
                     // A link is moved as a link.
-                    let is_directory = entry.file_type().is_dir();
-                    batch.push_entry(entry.file_name().as_bytes(), is_directory);
+                    let kind = entry.file_type().is_dir().then_some(EntryKind::Directory);
+                    batch.push_entry(entry.file_name().as_bytes(), kind);
                     if is_dir {
                         let (above, name) = (Arc::clone(&above), Some(entry.file_name().to_owned()));
                         below.push(Work { above, name, depth: self.depth + 1 });

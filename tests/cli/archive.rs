@@ -31,11 +31,11 @@ fn found(objects: &[Value]) -> BTreeSet<(Vec<u8>, u64, String)> {
         .collect()
 }
 
-fn paths(objects: &[Value]) -> BTreeSet<Vec<u8>> {
+pub fn paths(objects: &[Value]) -> BTreeSet<Vec<u8>> {
     found(objects).into_iter().map(|(path, ..)| path).collect()
 }
 
-fn errors(objects: &[Value]) -> Vec<&str> {
+pub fn errors(objects: &[Value]) -> Vec<&str> {
     objects.iter().filter(|o| o["type"] == "error").map(|o| o["message"].as_str().unwrap()).collect()
 }
 
@@ -356,7 +356,7 @@ open("prefixed.zip", "wb").write(b"MZ self-extracting" + raw)
 }
 
 /// A header of an old tar, with its checksum.
-fn header(name: &[u8], kind: u8, size: u64) -> Vec<u8> {
+pub fn header(name: &[u8], kind: u8, size: u64) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len()].copy_from_slice(name);
     block[124..135].copy_from_slice(format!("{size:011o}").as_bytes());
@@ -367,13 +367,13 @@ fn header(name: &[u8], kind: u8, size: u64) -> Vec<u8> {
     block
 }
 
-fn padded(bytes: &[u8]) -> Vec<u8> {
+pub fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(512), 0);
     bytes
 }
 
-fn pax_record(key: &str, value: &[u8]) -> Vec<u8> {
+pub fn pax_record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = [b" ", key.as_bytes(), b"=", value, b"\n"].concat();
     let len = (1..).find(|len: &usize| len.to_string().len() + rest.len() == *len).unwrap();
     [len.to_string().as_bytes(), &rest].concat()
@@ -465,6 +465,31 @@ fn a_member_below_a_file_is_found_and_one_below_a_directory_is_not() {
 }
 
 #[test]
+fn limits_of_paths_are_those_of_files_or_of_directories() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |len: usize| format!("{}/{}", "p".repeat(120), "q".repeat(len - 121));
+    let (file_path, directory) = (path(250), path(248));
+    let of = |bytes: &[u8]| {
+        let (_, objects) = scan(&file(&dir, bytes), &["--target", "windows"]);
+        let findings = objects.iter().filter(|o| o["type"] == "finding");
+        let of = |o: &Value| {
+            (o["path"].as_str().unwrap().len(), o["violations"][0]["certain"].as_bool().unwrap_or(true))
+        };
+        findings.map(of).collect::<Vec<_>>()
+    };
+    let named = |name: &str, kind: u8| {
+        let long = [name.as_bytes(), b"\0"].concat();
+        [header(b"././@LongLink", b'L', long.len() as u64), padded(&long), header(b"x", kind, 0)].concat()
+    };
+    for kind in [b'0', b'1', b'2', b'6'] {
+        assert_eq!(of(&[named(&file_path, kind), vec![0; 1024]].concat()), [], "{}", kind.escape_ascii());
+    }
+    assert_eq!(of(&[named(&directory, b'5'), vec![0; 1024]].concat()), [(248, true)], "a tar says so");
+    assert_eq!(of(&zip(&[Entry::new(&file_path)])), []);
+    assert_eq!(of(&zip(&[Entry::new(format!("{directory}/"))])), [(248, true)]);
+}
+
+#[test]
 fn damaged_archives_are_trouble_and_what_came_before_is_checked() {
     let dir = tempfile::tempdir().unwrap();
     let good = [header(b"bad\xFF", b'0', 3), padded(b"abc")].concat();
@@ -507,7 +532,7 @@ fn damaged_archives_are_trouble_and_what_came_before_is_checked() {
             "pax size",
             [&good[..], &header(b"p", b'x', pax.len() as u64), &padded(&pax), &header(b"x", b'0', 5)]
                 .concat(),
-            "cut short",
+            "is not a number",
         ),
     ];
     for (what, bytes, message) in &cases {

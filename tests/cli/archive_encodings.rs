@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::archive::{Entry, UTF8_FLAG, file, ran, scan, unicode_path, zip};
+use crate::archive::{Entry, UTF8_FLAG, file, header, ran, scan, unicode_path, zip};
 use crate::run::{namegate, status, stdout};
 
 /// Names, and how a program with another code page stores each.
@@ -124,6 +124,38 @@ fn names_without_a_mark_are_read_in_the_encoding_that_all_of_them_show() {
         let expected = json!([encoding, "likely", names.len()]);
         let of = |line: &Value| json!([line["encoding"], line["confidence"], line["members"]]);
         assert_eq!(unmarked.as_array().map(|lines| lines.iter().map(of).collect()), Some(vec![expected]));
+    }
+}
+
+/// Programs unpack them as they are, so they stay findings.
+#[test]
+fn names_of_a_tar_are_read_in_the_encoding_that_all_of_them_show() {
+    for (encoding, names) in SETS {
+        let members = names.iter().map(|(_, bytes)| header(bytes, b'0', 0)).collect::<Vec<_>>().concat();
+        let dir = tempfile::tempdir().unwrap();
+        let tar = file(&dir, &[members, vec![0; 1024]].concat());
+        let (status, objects) = scan(&tar, &["--profile", "utf8"]);
+        let summary = objects.last().unwrap();
+        let unmarked = &summary["unmarked"];
+        let of =
+            |line: &Value| json!([line["encoding"], line["confidence"], line["members"], line["stored"]]);
+        let expected = json!([encoding, "likely", names.len(), true]);
+        assert_eq!(unmarked.as_array().map(|lines| lines.iter().map(of).collect()), Some(vec![expected]));
+        assert_eq!((status, &summary["targets"][0]["verdict"]), (1, &json!("not-ready")), "{encoding}");
+        let findings: Vec<&Value> = objects.iter().filter(|o| o["type"] == "finding").collect();
+        assert!(findings.len() >= names.len(), "{encoding}");
+        for finding in findings {
+            let repair = finding["repair"].as_str().unwrap_or_default();
+            assert!(names.iter().any(|(name, _)| name.split('/').any(|part| part == repair)), "{finding}");
+        }
+        let output =
+            namegate().args(["scan", "--target", "windows", "--archive"]).arg(&tar).output().unwrap();
+        let line = format!("names of {} members are not UTF-8: in {encoding} (likely)", names.len());
+        assert!(stdout(&output).contains(&line), "{line}: {}", stdout(&output));
+        let (status, objects) = scan(&tar, &["--profile", "utf8", "--archive-encoding", encoding]);
+        assert_eq!(status, 0, "{encoding}: {objects:?}");
+        let read = json!([encoding, "certain", names.len(), false]);
+        assert_eq!(of(&objects.last().unwrap()["unmarked"][0]), read);
     }
 }
 

@@ -299,19 +299,16 @@ fn a_file_and_a_directory_of_one_name_are_found_in_keys_and_not_in_paths() {
     let both = |name: &str, item| (name.as_bytes().to_vec(), Some(item), vec!["collision-kind".to_owned()]);
     let wanted = BTreeSet::from([both("something", 1), both("last", 5)]);
     assert_eq!((code, findings(&found)), (1, wanted.clone()));
-    let of =
-        |name: &str| found.iter().find(|o| o["path"] == name).unwrap()["violations"][0]["message"].clone();
-    assert_eq!(
-        of("something"),
-        "the name of a file (item 1) and of a directory (item 4): no directory can have both"
-    );
-    assert!(of("last").as_str().unwrap().contains("a file (item 6) and of a directory (item 5)"));
+    let something = found.iter().find(|o| o["path"] == "something").unwrap();
+    let message = "the name of a file and of a directory: no directory can have both";
+    assert_eq!(something["violations"][0]["message"], message);
     for target in ["posix", "macos", "git"] {
         let (_, found) = list(&["--list-as", "keys", "--target", target, "--profile", "utf8"], keys);
         let verdict = &found.last().unwrap()["targets"][0];
         assert_eq!((&verdict["refused"], &verdict["verdict"]), (&2.into(), &"not-ready".into()), "{target}");
     }
     assert_eq!(list(&["--list-as", "keys", "--target", "s3,gcs,azure"], keys).0, 0, "legal in the store");
+    assert_eq!(findings(&list(&["--list-as", "files"], keys).1), wanted, "a list of files alone");
     assert_eq!(findings(&list(&[], keys).1), BTreeSet::new(), "find lists directories without a `/`");
     let rule_off = "[rules]\ncollision-kind = \"off\"\n";
     let dir = tempfile::tempdir().unwrap();
@@ -319,6 +316,33 @@ fn a_file_and_a_directory_of_one_name_are_found_in_keys_and_not_in_paths() {
     fs::write(&config, rule_off).unwrap();
     let (code, _) = list(&["--list-as", "keys", "--config", config.to_str().unwrap()], keys);
     assert_eq!(code, 0);
+}
+
+/// Windows: 259 UTF-16 units for files, 247 for directories.
+#[test]
+fn limits_of_paths_are_certain_where_the_list_says_what_an_entry_is() {
+    let path = |len: usize| format!("{}/{}", "p".repeat(120), "q".repeat(len - 121));
+    let (file, directory) = (path(248), path(250));
+    let below = format!("{directory}/x");
+    let long = |args: &[&str], items: &str| {
+        let (_, found) = list(&[&["--target", "windows"], args].concat(), items.as_bytes());
+        let of = |o: &Value| {
+            let len = o["path"].as_str()?.len();
+            let violation = &o["violations"][0];
+            assert_eq!(violation["rule"], "path-too-long", "{o}");
+            Some((len, violation["certain"].as_bool().unwrap_or(true)))
+        };
+        found.iter().filter(|o| o["type"] == "finding").filter_map(of).collect::<Vec<_>>()
+    };
+    for form in ["keys", "files"] {
+        assert_eq!(long(&["--list-as", form], &file), [], "{form}: a file");
+        assert_eq!(long(&["--list-as", form], &format!("{file}/")), [(248, true)], "{form}: a directory");
+        assert_eq!(long(&["--list-as", form], &below), [(250, true)], "{form}: a directory above");
+    }
+    assert_eq!(long(&[], &file), [(248, false)], "a path of either");
+    assert_eq!(long(&[], &format!("{file}/")), [(248, true)]);
+    assert_eq!(long(&[], &below), [(250, true), (252, false)]);
+    assert_eq!(long(&[], &format!("{directory}\n{below}"))[0], (250, true), "listed and implied");
 }
 
 /// ESC % / G announces UTF-8 (ISO/IEC 10646-1 Amd. 2, R.6).

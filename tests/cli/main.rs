@@ -6,6 +6,8 @@
 mod archive;
 #[cfg(feature = "archive")]
 mod archive_encodings;
+#[cfg(feature = "archive")]
+mod archive_tars;
 mod baseline;
 mod check;
 mod config;

@@ -47,6 +47,14 @@ pub fn keys() -> Vec<Vec<u8>> {
         }
     }
     keys.extend([b"x/".repeat(600), vec![b'l'; 300], b"/leading".to_vec()]);
+    // A file and a directory of one name; a file and a directory whose paths have 250 units: too long for a directory.
+    let long = [&[b'p'; 120][..], &[b'q'; 127]].join(&b'/');
+    keys.extend([
+        b"both".to_vec(),
+        b"both/below".to_vec(),
+        [&long, &b"/"[..]].concat(),
+        [&long[..], b"f"].concat(),
+    ]);
     keys
 }
 
@@ -231,12 +239,12 @@ fn what_cannot_be_distributed_is_reported_and_nothing_is_overwritten() {
         || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
     assert_eq!(entries().len(), 2, "{:?}", entries());
     // A list of pairs that ends in between.
-    fs::write(&list, b"a\nb\nc\n").unwrap();
+    fs::write(&list, b"a\nb\nf\nc\n").unwrap();
     let output =
         run(["scan", "--list-as", "pairs", "--list"].iter().map(AsRef::as_ref).chain([list.as_os_str()]));
     assert_eq!(status(&output), 2);
     assert!(
-        stderr(&output).contains("it ends with a directory, and a name in it is missing"),
+        stderr(&output).contains("its last pair lacks a directory, a name or a kind"),
         "{}",
         stderr(&output)
     );

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
-use namegate_core::policy::{FingerprintIndex, NamesInUse, Policy};
+use namegate_core::policy::{EntryKind, FingerprintIndex, NamesInUse, Policy};
 use namegate_findings::directory::{CheckedNames, LocatedNames};
 use namegate_findings::group::{GroupedDirectory, Groups};
 use namegate_findings::record::DirectoryFindings;
 use namegate_findings::split::Shape;
 
 use crate::check::{CheckSettings, DirectoryRows, FindingsReader};
-use crate::columns::Columns;
+use crate::columns::{Columns, entry_word};
 use crate::numbers::to_sql;
 use crate::rows::MOST_BYTES;
 use crate::schema;
@@ -71,6 +71,7 @@ impl CandidateChecker {
         let columns = Columns::new("candidates", rows);
         let (parents, kinds) = (columns.bytes("parent")?, columns.bytes("kind")?);
         let (names, numbers) = (columns.bytes("name")?, columns.integers("number")?);
+        let entries = columns.kinds_if_any("entry")?;
         for at in 0..rows.num_rows() {
             let kind =
                 CandidateKind::ALL.into_iter().find(|kind| kinds.get(at) == Some(kind.as_str().as_bytes()));
@@ -88,7 +89,7 @@ impl CandidateChecker {
                     "row {at} of the candidates is invalid"
                 )));
             };
-            self.groups.add_pair(parent, &value, 0)?;
+            self.groups.add_pair(parent, &value, entries.get(at), 0)?;
         }
         Ok(())
     }
@@ -106,7 +107,7 @@ impl CandidateChecker {
                 let wanted =
                     CandidateDirectory::new(&directory, &settings.policy).check(&settings, &mut |_| {});
                 for number in wanted {
-                    rows.append(&directory.dir, CandidateKind::Known, None, Some(number), emit);
+                    rows.append_number(&directory.dir, number, emit);
                 }
             }
         }
@@ -139,7 +140,8 @@ impl<'d> CandidateDirectory<'d> {
         let mut candidates = GroupedDirectory { dir: rows.dir.clone(), ..GroupedDirectory::default() };
         let (mut by_number, mut known) = (HashMap::<u64, Vec<&[u8]>>::new(), HashSet::new());
         let stored = rows.names.iter().map(|(_, row)| row).chain(rows.holding_nul.iter().map(Vec::as_slice));
-        for (kind, value) in stored.filter_map(<[u8]>::split_first) {
+        for row in stored {
+            let Some((kind, value)) = row.split_first() else { continue };
             if *kind == b'd' {
                 continue;
             }
@@ -148,8 +150,14 @@ impl<'d> CandidateDirectory<'d> {
                 known.extend(text.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
                 continue;
             }
-            if *kind == b'c' && candidates.names.push(value).is_err() {
-                candidates.holding_nul.push(value.to_vec());
+            if *kind == b'c' {
+                match candidates.names.push(value) {
+                    Ok(at) => candidates.names.mark(at, rows.names.kind_of(row)),
+                    Err(_) => candidates.holding_nul.push(value.to_vec()),
+                }
+                if let Some(clash) = rows.clashes.get(row) {
+                    candidates.clashes.insert(value.to_vec(), *clash);
+                }
             }
             if let Some(text) = text {
                 policy.each_number(text, |number| by_number.entry(number).or_default().push(value));
@@ -174,7 +182,10 @@ impl<'d> CandidateDirectory<'d> {
                 by_number.get(number).into_iter().flatten().for_each(|name| take(name));
             }
         };
-        let names = LocatedNames::new(candidates.names(&settings.prefix), &candidates.dir);
+        let names = LocatedNames {
+            clashes: &candidates.clashes,
+            ..LocatedNames::new(candidates.names(&settings.prefix), &candidates.dir)
+        };
         let used = FingerprintIndex::ByLookup;
         settings.scan().check(&names, CheckedNames::Suspects { in_use, used, hint: None }, emit);
         wanted
@@ -188,22 +199,46 @@ pub(crate) struct CandidateRows {
     kinds: StringBuilder,
     names: BinaryBuilder,
     numbers: Int64Builder,
+    entries: StringBuilder,
     bytes: usize,
 }
 
 impl CandidateRows {
-    pub(crate) fn append(
+    /// Adds a candidate.
+    pub(crate) fn append_name(
+        &mut self,
+        parent: &[u8],
+        name: &[u8],
+        entry: EntryKind,
+        emit: &mut dyn FnMut(RecordBatch),
+    ) {
+        self.append(parent, CandidateKind::Candidate, Some(name), None, entry, emit);
+    }
+
+    /// Adds a number that is known.
+    pub(crate) fn append_number(&mut self, parent: &[u8], number: u64, emit: &mut dyn FnMut(RecordBatch)) {
+        self.append(parent, CandidateKind::Known, None, Some(number), EntryKind::Unknown, emit);
+    }
+
+    /// Adds a directory.
+    pub(crate) fn append_directory(&mut self, parent: &[u8], emit: &mut dyn FnMut(RecordBatch)) {
+        self.append(parent, CandidateKind::Directory, None, None, EntryKind::Unknown, emit);
+    }
+
+    fn append(
         &mut self,
         parent: &[u8],
         kind: CandidateKind,
         name: Option<&[u8]>,
         number: Option<u64>,
+        entry: EntryKind,
         emit: &mut dyn FnMut(RecordBatch),
     ) {
         self.parents.append_value(parent);
         self.kinds.append_value(kind.as_str());
         self.names.append_option(name);
         self.numbers.append_option(number.map(to_sql));
+        self.entries.append_option(entry_word(entry));
         self.bytes += parent.len() + name.map_or(0, <[u8]>::len) + size_of::<u64>();
         if self.bytes >= MOST_BYTES {
             self.flush(emit);
@@ -220,6 +255,7 @@ impl CandidateRows {
             Arc::new(self.kinds.finish()),
             Arc::new(self.names.finish()),
             Arc::new(self.numbers.finish()),
+            Arc::new(self.entries.finish()),
         ];
         emit(
             RecordBatch::try_new(schema::candidates(), columns).expect("the columns are those of the schema"),

@@ -68,7 +68,7 @@ impl DirectoryChecker {
         Self { settings, groups, faults: 0 }
     }
 
-    /// Adds pairs: the columns `parent` and `name`, and `fault` if there is one. Returns the findings about pairs that cannot be
+    /// Adds pairs: the columns `parent` and `name`, and `fault` and `entry` if there are any. Returns the findings about pairs that cannot be
     /// checked.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl DirectoryChecker {
     pub fn add(&mut self, pairs: &RecordBatch) -> Result<Vec<RecordBatch>, ArrowError> {
         let columns = Columns::new("pairs", pairs);
         let (parents, names) = (columns.bytes("parent")?, columns.bytes("name")?);
-        let faults = columns.bytes_if_any("fault")?;
+        let (faults, kinds) = (columns.bytes_if_any("fault")?, columns.kinds_if_any("entry")?);
         let (mut rows, mut batches) = (FindingRows::default(), Vec::new());
         for at in 0..pairs.num_rows() {
             let fault = faults.as_ref().and_then(|faults| faults.get(at));
@@ -87,7 +87,7 @@ impl DirectoryChecker {
                 }
                 (None, Some(parent), Some(_)) if !takes(parent) => KeyFault::TooDeep.message(),
                 (None, Some(parent), Some(name)) => {
-                    self.groups.add_pair(parent, name, 0)?;
+                    self.groups.add_pair(parent, name, kinds.get(at), 0)?;
                     continue;
                 }
                 (None, None, _) => "the parent is null".to_owned(),
@@ -177,7 +177,10 @@ impl FindingsReader {
         };
         match self.of {
             DirectoryRows::Pairs => {
-                let names = LocatedNames::new(directory.names(&settings.prefix), &directory.dir);
+                let names = LocatedNames {
+                    clashes: &directory.clashes,
+                    ..LocatedNames::new(directory.names(&settings.prefix), &directory.dir)
+                };
                 settings.scan().check(&names, CheckedNames::All, emit);
                 summary.names += directory.numbers.len() as u64;
             }

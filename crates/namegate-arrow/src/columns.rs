@@ -4,6 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, OffsetSizeTrait, RecordBatch};
 use arrow_schema::{ArrowError, DataType};
+use namegate_core::policy::EntryKind;
 
 use crate::byte_column::ByteColumn;
 
@@ -53,6 +54,11 @@ impl<'b> Columns<'b> {
         }
     }
 
+    /// A column of kinds of entries; all are unknown if there is none.
+    pub(crate) fn kinds_if_any(&self, name: &str) -> Result<KindColumn, ArrowError> {
+        self.bytes_if_any(name).map(KindColumn)
+    }
+
     /// A column of lists of words.
     pub(crate) fn words(&self, name: &str) -> Result<WordsColumn, ArrowError> {
         let column = self.column(name)?;
@@ -77,6 +83,28 @@ impl<'b> Columns<'b> {
         ArrowError::SchemaError(format!(
             "the column `{name}` of the {what} is {found}; {expected} was expected"
         ))
+    }
+}
+
+/// A column of kinds of entries.
+pub(crate) struct KindColumn(Option<ByteColumn>);
+
+impl KindColumn {
+    /// The kind in row `at`.
+    pub(crate) fn get(&self, at: usize) -> EntryKind {
+        let word = self.0.as_ref().and_then(|column| column.get(at));
+        let is_word_of = |kind: &EntryKind| entry_word(*kind).map(str::as_bytes) == word;
+        let known = [EntryKind::File, EntryKind::Directory].into_iter().find(is_word_of);
+        known.unwrap_or(EntryKind::Unknown)
+    }
+}
+
+/// The word of a kind in the column `entry`.
+pub(crate) fn entry_word(kind: EntryKind) -> Option<&'static str> {
+    match kind {
+        EntryKind::Unknown => None,
+        EntryKind::File => Some("file"),
+        EntryKind::Directory => Some("directory"),
     }
 }
 

@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::ArrowError;
 use namegate_core::name::display::display;
 use namegate_core::policy::rule::RuleId;
-use namegate_core::policy::{CheckOutcome, EncodingHint, EntryKind, NameCheck, Policy, SuggestedName};
+use namegate_core::policy::{CheckOutcome, EncodingHint, Entry, NameCheck, Policy, SuggestedName};
 use namegate_findings::split::{MAX_NAME, MAX_PARTS, Shape, takes};
 
 use crate::byte_column::ByteColumn;
@@ -70,7 +70,7 @@ fn fault(item: &[u8], shape: Shape) -> Option<String> {
     let what = match shape {
         Shape::Name => "name",
         Shape::Key => "key",
-        Shape::Path => "path",
+        Shape::Path | Shape::File => "path",
     };
     if item.len() > MAX_NAME {
         return Some(format!("the {what} has more than {MAX_NAME} bytes"));
@@ -95,8 +95,8 @@ struct CheckedItem {
 impl CheckedItem {
     fn new(item: &[u8], shape: Shape, policy: &Policy) -> Self {
         let mut checked = Self { outcome: Some(CheckOutcome::Accept), ..Self::default() };
-        for name in shape.components(item).filter(|component| shape.is_name(component)) {
-            checked.add(policy, &policy.check(name), |message| match shape {
+        for (name, kind) in shape.entries(item).into_iter().filter(|(name, _)| shape.is_name(name)) {
+            checked.add(policy, &policy.check_entry(name, Entry::of_kind(kind)), |message| match shape {
                 Shape::Name if name.contains(&b'/') => {
                     format!("{message}; check a path as one: shape `paths` or `keys`")
                 }
@@ -105,7 +105,7 @@ impl CheckedItem {
             });
         }
         if shape != Shape::Name && policy.checks_paths() {
-            let check = NameCheck { name: item, violations: policy.check_path(item, EntryKind::Unknown) };
+            let check = NameCheck { name: item, violations: policy.check_path(item, shape.kind_of(item)) };
             checked.add(policy, &check, |message| message);
         }
         if !checked.rules.is_empty() {
@@ -134,8 +134,9 @@ impl CheckedItem {
 /// suggested name, or if no name breaks a rule.
 fn suggest(item: &[u8], shape: Shape, policy: &Policy) -> Option<SuggestedName> {
     let (mut names, mut confidence) = (Vec::new(), None);
-    for component in shape.components(item) {
-        if !shape.is_name(component) || policy.check(component).violations.is_empty() {
+    for (component, kind) in shape.entries(item) {
+        let is_valid = || policy.check_entry(component, Entry::of_kind(kind)).violations.is_empty();
+        if !shape.is_name(component) || is_valid() {
             names.push(str::from_utf8(component).ok()?.to_owned());
             continue;
         }

@@ -1,21 +1,22 @@
 //! Cut directories, the first two steps: numbers of names, and the names that share one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Int64Builder};
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 use namegate_core::check::DirectoryNames;
 use namegate_core::name::arena::Arena;
 use namegate_core::name::escape::stable_hash;
+use namegate_core::policy::EntryKind;
 use namegate_findings::group::{GroupedDirectory, Groups};
 use namegate_findings::split::Shape;
 
 use crate::byte_column::ByteColumn;
-use crate::candidates::{CandidateKind, CandidateRows};
+use crate::candidates::CandidateRows;
 use crate::check::CheckSettings;
-use crate::columns::Columns;
+use crate::columns::{Columns, entry_word};
 use crate::rows::MOST_BYTES;
 use crate::{TaskSummary, schema};
 
@@ -31,6 +32,7 @@ pub fn number_names(
 ) -> Result<(), ArrowError> {
     let columns = Columns::new("pairs", pairs);
     let (parents, names) = (columns.bytes("parent")?, columns.bytes("name")?);
+    let kinds = columns.kinds_if_any("entry")?;
     let (mut rows, mut at) = (NumberedRows::default(), 0);
     while at < pairs.num_rows() {
         let parent = required(&parents, at, "parent")?;
@@ -39,7 +41,9 @@ pub fn number_names(
         let mut together = Arena::new();
         for row in at..end {
             // A name with a NUL is a suspect in any case.
-            let _ = together.push(required(&names, row, "name")?);
+            if let Ok(name) = together.push(required(&names, row, "name")?) {
+                together.mark(name, kinds.get(row));
+            }
         }
         let directory = DirectoryNames {
             prefix: &settings.prefix,
@@ -55,7 +59,7 @@ pub fn number_names(
             let is_suspect = name.contains(&0) || suspects.next_if_eq(&name).is_some();
             let mut is_first = true;
             let mut append = |number| {
-                rows.append(parent, name, number, is_suspect, is_first);
+                rows.append((parent, name, kinds.get(row)), number, is_suspect, is_first);
                 is_first = false;
             };
             match std::str::from_utf8(name) {
@@ -97,16 +101,24 @@ struct NumberedRows {
     numbers: Int64Builder,
     suspects: BooleanBuilder,
     firsts: BooleanBuilder,
+    entries: StringBuilder,
     bytes: usize,
 }
 
 impl NumberedRows {
-    fn append(&mut self, parent: &[u8], name: &[u8], number: u64, is_suspect: bool, is_first: bool) {
+    fn append(
+        &mut self,
+        (parent, name, kind): (&[u8], &[u8], EntryKind),
+        number: u64,
+        is_suspect: bool,
+        is_first: bool,
+    ) {
         self.parents.append_value(parent);
         self.names.append_value(name);
         self.numbers.append_value(to_sql(number));
         self.suspects.append_value(is_suspect);
         self.firsts.append_value(is_first);
+        self.entries.append_option(entry_word(kind));
         self.bytes += parent.len() + name.len() + size_of::<u64>();
     }
 
@@ -118,6 +130,7 @@ impl NumberedRows {
             Arc::new(self.numbers.finish()),
             Arc::new(self.suspects.finish()),
             Arc::new(self.firsts.finish()),
+            Arc::new(self.entries.finish()),
         ];
         RecordBatch::try_new(schema::numbered(), columns).expect("the columns are those of the schema")
     }
@@ -153,11 +166,13 @@ impl CandidateFinder {
         let (parents, names) = (columns.bytes("parent")?, columns.bytes("name")?);
         let (numbers, suspects, firsts) =
             (columns.integers("number")?, columns.flags("suspect")?, columns.flags("first")?);
+        let kinds = columns.kinds_if_any("entry")?;
         for at in 0..numbered.num_rows() {
             let (parent, name) = (required(&parents, at, "parent")?, required(&names, at, "name")?);
             let number = numbers.get(at).unwrap_or_default();
             let flags = FLAGS | if suspects[at] { SUSPECT } else { 0 } | if firsts[at] { FIRST } else { 0 };
-            self.groups.add_pair(&[&number.to_be_bytes(), parent].concat(), &[&[flags], name].concat(), 0)?;
+            let (dir, name) = ([&number.to_be_bytes(), parent].concat(), [&[flags], name].concat());
+            self.groups.add_pair(&dir, &name, kinds.get(at), 0)?;
         }
         Ok(())
     }
@@ -177,13 +192,14 @@ impl CandidateFinder {
                 let parent = &directory.dir[size_of::<u64>()..];
                 if !parents.contains(parent) {
                     parents.insert(parent.into());
-                    rows.append(parent, CandidateKind::Directory, None, None, emit);
+                    rows.append_directory(parent, emit);
                 }
-                let are_alike = directory.numbers.len() > 1;
-                for (flags, name) in flagged_names(&directory) {
+                let names = flagged_names(&directory);
+                let are_alike = names.len() > 1;
+                for (name, (flags, kinds)) in names {
                     summary.names += u64::from(flags & FIRST != 0);
-                    if are_alike || flags & SUSPECT != 0 {
-                        rows.append(parent, CandidateKind::Candidate, Some(name), None, emit);
+                    if are_alike || flags & SUSPECT != 0 || kinds.len() > 1 {
+                        kinds.into_iter().for_each(|kind| rows.append_name(parent, name, kind, emit));
                     }
                 }
             }
@@ -193,8 +209,20 @@ impl CandidateFinder {
     }
 }
 
-fn flagged_names(directory: &GroupedDirectory) -> impl Iterator<Item = (u8, &[u8])> {
-    let names =
+/// The names of a directory, each once, with all its flags and the kinds of its entry. What is found of a name can depend on the kind,
+/// so its rows can have different flags.
+fn flagged_names(directory: &GroupedDirectory) -> BTreeMap<&[u8], (u8, Vec<EntryKind>)> {
+    let mut found = BTreeMap::<&[u8], (u8, Vec<EntryKind>)>::new();
+    let stored =
         directory.names.iter().map(|(_, name)| name).chain(directory.holding_nul.iter().map(Vec::as_slice));
-    names.filter_map(|stored| stored.split_first().map(|(flags, name)| (*flags, name)))
+    for stored in stored {
+        let Some((flags, name)) = stored.split_first() else { continue };
+        let (all_flags, kinds) = found.entry(name).or_default();
+        *all_flags |= flags;
+        match directory.clashes.contains_key(stored) {
+            true => kinds.extend([EntryKind::File, EntryKind::Directory]),
+            false => kinds.push(directory.names.kind_of(stored)),
+        }
+    }
+    found
 }

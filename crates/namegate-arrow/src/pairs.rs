@@ -7,12 +7,12 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
+use namegate_core::policy::EntryKind;
 use namegate_findings::decode::Decoding;
-use namegate_findings::split::{
-    KnownDirectories, MAX_NAME, MAX_PARTS, NameKind, PairSink, PathSplitter, Shape, takes,
-};
+use namegate_findings::split::{KnownDirectories, MAX_NAME, MAX_PARTS, PairSink, PathSplitter, Shape, takes};
 
 use crate::byte_column::ByteColumn;
+use crate::columns::entry_word;
 use crate::rows::MOST_BYTES;
 use crate::schema;
 
@@ -131,9 +131,9 @@ impl PairSink for SplitKeys<'_, '_> {
         self.known.contains(dir)
     }
 
-    fn put(&mut self, dir: &[u8], name: &[u8], _: NameKind) -> Result<(), Infallible> {
+    fn put(&mut self, dir: &[u8], name: &[u8], kind: EntryKind) -> Result<(), Infallible> {
         self.known.insert(dir);
-        self.rows.append(dir, name);
+        self.rows.append(dir, name, kind);
         Ok(())
     }
 }
@@ -143,20 +143,22 @@ struct PairRows<'e> {
     parents: BinaryBuilder,
     names: BinaryBuilder,
     faults: StringBuilder,
+    entries: StringBuilder,
     bytes: usize,
     emit: &'e mut dyn FnMut(RecordBatch),
 }
 
 impl<'e> PairRows<'e> {
     fn new(emit: &'e mut dyn FnMut(RecordBatch)) -> Self {
-        let (parents, names, faults) = Default::default();
-        Self { parents, names, faults, bytes: 0, emit }
+        let (parents, names, faults, entries) = Default::default();
+        Self { parents, names, faults, entries, bytes: 0, emit }
     }
 
-    fn append(&mut self, parent: &[u8], name: &[u8]) {
+    fn append(&mut self, parent: &[u8], name: &[u8], kind: EntryKind) {
         self.parents.append_value(parent);
         self.names.append_value(name);
         self.faults.append_null();
+        self.entries.append_option(entry_word(kind));
         self.count(parent.len() + name.len());
     }
 
@@ -164,6 +166,7 @@ impl<'e> PairRows<'e> {
         self.parents.append_null();
         self.names.append_option(key);
         self.faults.append_value(fault.word());
+        self.entries.append_null();
         self.count(key.map_or(0, <[u8]>::len));
     }
 
@@ -181,6 +184,7 @@ impl<'e> PairRows<'e> {
             Arc::new(self.parents.finish()),
             Arc::new(self.names.finish()),
             Arc::new(self.faults.finish()),
+            Arc::new(self.entries.finish()),
         ];
         let batch =
             RecordBatch::try_new(schema::pairs(), columns).expect("the columns are those of the schema");

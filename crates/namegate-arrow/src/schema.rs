@@ -13,13 +13,14 @@ fn list_of_words(name: &str) -> Field {
 }
 
 /// The pairs that a shuffle brings together: `parent` and `name`; or a key that cannot be checked in `name`, if it is not null,
-/// and the reason in `fault`.
+/// and the reason in `fault`. In `entry` is `file` or `directory`, or null if the kind of the entry is unknown, as in other tables.
 pub fn pairs() -> SchemaRef {
     static PAIRS: LazyLock<SchemaRef> = LazyLock::new(|| {
         schema(vec![
             Field::new("parent", DataType::Binary, true),
             Field::new("name", DataType::Binary, true),
             Field::new("fault", DataType::Utf8, true),
+            Field::new("entry", DataType::Utf8, true),
         ])
     });
     Arc::clone(&PAIRS)
@@ -34,6 +35,7 @@ pub fn numbered() -> SchemaRef {
             Field::new("number", DataType::Int64, true),
             Field::new("suspect", DataType::Boolean, true),
             Field::new("first", DataType::Boolean, true),
+            Field::new("entry", DataType::Utf8, true),
         ])
     });
     Arc::clone(&NUMBERED)
@@ -47,6 +49,7 @@ pub fn candidates() -> SchemaRef {
             Field::new("kind", DataType::Utf8, true),
             Field::new("name", DataType::Binary, true),
             Field::new("number", DataType::Int64, true),
+            Field::new("entry", DataType::Utf8, true),
         ])
     });
     Arc::clone(&CANDIDATES)

@@ -49,23 +49,28 @@ fn check(settings: CheckSettings, pairs: &[RecordBatch]) -> (Vec<RecordBatch>, T
 
 /// What a shuffle does: each pair goes to the task of its parent.
 fn shuffle(batches: &[RecordBatch], tasks: usize) -> Vec<RecordBatch> {
-    let mut builders: Vec<(BinaryBuilder, BinaryBuilder, StringBuilder)> =
-        (0..tasks).map(|_| Default::default()).collect();
+    type Builders = (BinaryBuilder, BinaryBuilder, StringBuilder, StringBuilder);
+    let mut builders: Vec<Builders> = (0..tasks).map(|_| Default::default()).collect();
     for batch in batches {
         let [parents, names] = [0, 1].map(|at| batch.column(at).as_binary::<i32>());
-        let faults = batch.column(2).as_string::<i32>();
+        let [faults, entries] = [2, 3].map(|at| batch.column(at).as_string::<i32>());
         for at in 0..batch.num_rows() {
             let parent = parents.is_valid(at).then(|| parents.value(at));
             let task = stable_hash(parent.unwrap_or_default()) % tasks as u64;
-            let (of_parent, of_name, of_fault) = &mut builders[task as usize];
+            let (of_parent, of_name, of_fault, of_entry) = &mut builders[task as usize];
             of_parent.append_option(parent);
             of_name.append_option(names.is_valid(at).then(|| names.value(at)));
             of_fault.append_option(faults.is_valid(at).then(|| faults.value(at)));
+            of_entry.append_option(entries.is_valid(at).then(|| entries.value(at)));
         }
     }
-    let batch = |(mut parents, mut names, mut faults): (BinaryBuilder, BinaryBuilder, StringBuilder)| {
-        let columns: Vec<ArrayRef> =
-            vec![Arc::new(parents.finish()), Arc::new(names.finish()), Arc::new(faults.finish())];
+    let batch = |(mut parents, mut names, mut faults, mut entries): Builders| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(parents.finish()),
+            Arc::new(names.finish()),
+            Arc::new(faults.finish()),
+            Arc::new(entries.finish()),
+        ];
         RecordBatch::try_new(schema::pairs(), columns).unwrap()
     };
     builders.into_iter().map(batch).collect()
@@ -134,7 +139,7 @@ proptest! {
         keys in proptest::collection::vec((key(), 0..4_usize, 0..4_usize), 0..60),
         tasks in 1..5_usize,
         memory in prop_oneof![Just(1_usize), Just(2000), Just(1 << 28)],
-        shape in prop_oneof![Just(Shape::Key), Just(Shape::Path)],
+        shape in prop_oneof![Just(Shape::Key), Just(Shape::Path), Just(Shape::File)],
     ) {
         let of = PairSettings { shape, ..PairSettings::default() };
         let profiles = ["windows", "macos", "strict"];
@@ -164,14 +169,15 @@ proptest! {
     }
 }
 
-type Rows = Vec<(Vec<u8>, &'static str, Option<Vec<u8>>, Option<i64>)>;
+type Row = (Vec<u8>, &'static str, Option<Vec<u8>>, Option<i64>, Option<String>);
+type Rows = Vec<Row>;
 
 fn candidate_rows(batches: &[RecordBatch]) -> Rows {
     let mut rows = Rows::new();
     for batch in batches {
         let (parents, names) = (batch.column(0).as_binary::<i32>(), batch.column(2).as_binary::<i32>());
-        let (kinds, numbers) =
-            (batch.column(1).as_string::<i32>(), batch.column(3).as_primitive::<Int64Type>());
+        let [kinds, entries] = [1, 4].map(|at| batch.column(at).as_string::<i32>());
+        let numbers = batch.column(3).as_primitive::<Int64Type>();
         for at in 0..batch.num_rows() {
             let kinds_known = ["candidate", "known", "directory"];
             let kind = kinds_known.into_iter().find(|kind| *kind == kinds.value(at)).unwrap();
@@ -181,26 +187,30 @@ fn candidate_rows(batches: &[RecordBatch]) -> Rows {
                 kind,
                 name,
                 numbers.is_valid(at).then(|| numbers.value(at)),
+                entries.is_valid(at).then(|| entries.value(at).to_owned()),
             ));
         }
     }
     rows
 }
 
-fn candidate_batch(rows: &[&(Vec<u8>, &'static str, Option<Vec<u8>>, Option<i64>)]) -> RecordBatch {
-    let (mut parents, mut kinds) = (BinaryBuilder::new(), StringBuilder::new());
+fn candidate_batch(rows: &[&Row]) -> RecordBatch {
+    let (mut parents, mut kinds, mut entries) =
+        (BinaryBuilder::new(), StringBuilder::new(), StringBuilder::new());
     let (mut names, mut numbers) = (BinaryBuilder::new(), Int64Builder::new());
-    for (parent, kind, name, number) in rows {
+    for (parent, kind, name, number, entry) in rows {
         parents.append_value(parent);
         kinds.append_value(kind);
         names.append_option(name.as_ref());
         numbers.append_option(*number);
+        entries.append_option(entry.as_ref());
     }
     let columns: Vec<ArrayRef> = vec![
         Arc::new(parents.finish()),
         Arc::new(kinds.finish()),
         Arc::new(names.finish()),
         Arc::new(numbers.finish()),
+        Arc::new(entries.finish()),
     ];
     RecordBatch::try_new(schema::candidates(), columns).unwrap()
 }
@@ -260,7 +270,7 @@ fn check_cut(
             for at in 0..batch.num_rows() {
                 let parent = parents.value(at);
                 if wanted.iter().any(|row| row.0 == parent && row.3 == Some(numbers.value(at))) {
-                    rows.push((parent.to_vec(), "occupant", Some(names.value(at).to_vec()), None));
+                    rows.push((parent.to_vec(), "occupant", Some(names.value(at).to_vec()), None, None));
                 }
             }
         }
@@ -291,10 +301,12 @@ proptest! {
         tasks in 1..4_usize,
         memory in prop_oneof![Just(1_usize), Just(1 << 28)],
         profiles in prop_oneof![Just(vec!["windows", "macos", "strict"]), Just(vec!["utf8"]), Just(vec!["git", "s3"])],
-        prefix in prop_oneof![Just(0_usize), Just(1015)],
+        prefix in prop_oneof![Just(0_usize), Just(245), Just(1015)],
     ) {
-        let keys: Vec<Key> =
+        let mut keys: Vec<Key> =
             names.iter().map(|(name, dir)| Some([[&b""[..], b"d/", b"e/f/"][*dir], &name[..]].concat())).collect();
+        // Directories, of which some have the name of a file.
+        keys.extend(names.iter().step_by(7).map(|(name, _)| Some([b"d/", &name[..], b"/x"].concat())));
         let settings = |memory| CheckSettings { prefix: vec![b'p'; prefix], ..settings(&profiles, memory) };
         let pairs = pairs(PairSettings::default(), &[column(0, &keys)]);
         let (whole, counted) = check(settings(1 << 28), &pairs);
@@ -306,6 +318,26 @@ proptest! {
         prop_assert_eq!(names + counted_others.names, counted.names);
         prop_assert_eq!(directories + counted_others.directories, counted.directories);
     }
+}
+
+#[test]
+fn a_file_and_a_directory_of_one_name_are_found_in_whole_and_in_cut_directories() {
+    let keys = ["d/something", "d/something/page.html", "d/other", "d/folder/", "d/folder/x"];
+    let keys: Vec<Key> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
+    let settings = settings(&["windows"], 1 << 20);
+    let of = |shape| pairs(PairSettings { shape, ..PairSettings::default() }, &[column(0, &keys)]);
+    for (shape, count) in [(Shape::Key, 1), (Shape::File, 1), (Shape::Path, 0)] {
+        let whole = rows::sorted(&check(settings.clone(), &of(shape)).0);
+        assert_eq!(whole.len(), count, "{shape:?}: {whole:?}");
+        assert!(whole.iter().all(|row| row[1] == "\"something\"" && row[4] == "collision-kind"), "{whole:?}");
+        for tasks in [1, 3] {
+            assert_eq!(rows::sorted(&check_cut(&settings, &of(shape), tasks).0), whole, "{shape:?}");
+        }
+    }
+    // A table that has no kinds says nothing of them.
+    let without: Vec<RecordBatch> =
+        of(Shape::Key).iter().map(|batch| batch.project(&[0, 1, 2]).unwrap()).collect();
+    assert_eq!(rows::sorted(&check(settings, &without).0), rows::sorted(&[]));
 }
 
 #[test]

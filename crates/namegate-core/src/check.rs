@@ -31,7 +31,6 @@ pub use held::{HeldNames, RereadNames};
 pub use crate::policy::EntryKind;
 
 use crate::name::arena::Arena;
-use crate::name::reading::Encoding;
 use crate::policy::{
     Collision, Confidence, EncodingHint, FingerprintIndex, Fingerprints, ImperfectName, NameCheck,
     NamesInUse, Occupants, PartsSuggester, Policy, SharedFingerprints, SuggestedName, UsedFingerprints,
@@ -214,14 +213,13 @@ impl<'n> DirectoryCheck<'n> {
     }
 
     /// Suggests names for the checked names, as [`Policy::suggest_names`] does: by the index of each name that needs another
-    /// one. No suggested name equals the name of a sibling.
+    /// one. No suggested name equals the name of a sibling. Without a hint the encoding of names that are not UTF-8 is guessed from them.
     pub fn suggested_names(
         &self,
         policy: &Policy,
-        encoding: Option<Encoding>,
+        hint: Option<EncodingHint<'_>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
-        let hint = encoding.map(EncodingHint::Given);
         self.suggested_names_among(policy, hint, in_use, self.used.as_ref().into())
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use namegate_core::check::{DirectoryCheck, DirectoryNames};
 use namegate_core::name::Span;
 use namegate_core::name::display::display;
-use namegate_core::name::reading::Encoding;
+use namegate_core::name::reading::{Encoding, EncodingGuess};
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{
     Collision, EncodingHint, FingerprintIndex, NameCheck, NamesInUse, PartsSuggester, Policy, SuggestedName,
@@ -64,6 +64,8 @@ pub struct LocatedNames<'n> {
     pub in_repository: bool,
     /// The names that are those of a file and of a directory.
     pub clashes: &'n Clashes,
+    /// The encodings of names that are not UTF-8; guessed from the names of the directory if `None`.
+    pub encodings: Option<&'n EncodingGuess>,
 }
 
 static NO_CLASHES: Clashes = Clashes::new();
@@ -72,7 +74,7 @@ impl<'n> LocatedNames<'n> {
     /// Names without a container and without locations.
     pub fn new(names: DirectoryNames<'n>, dir: &'n [u8]) -> Self {
         let (container, locations, clashes) = (None, &Locations::None, &NO_CLASHES);
-        Self { names, dir, container, locations, in_repository: false, clashes }
+        Self { names, dir, container, locations, in_repository: false, clashes, encodings: None }
     }
 }
 
@@ -160,9 +162,9 @@ impl<'s> DirectoryScan<'s> {
         }
         let mut repairs = match checked {
             _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
-            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.encoding),
+            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.hint(directory)),
             CheckedNames::Suspects { in_use, used, hint } => {
-                let hint = hint.or(self.encoding.map(EncodingHint::Given));
+                let hint = hint.or_else(|| self.hint(directory));
                 check.suggested_names_among(policy, hint, in_use, used)
             }
             CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
@@ -227,6 +229,12 @@ impl<'s> DirectoryScan<'s> {
         if !rest.is_empty() {
             emit(rest);
         }
+    }
+
+    /// What is known about the encoding of names that are not UTF-8.
+    fn hint<'n>(&self, directory: &LocatedNames<'n>) -> Option<EncodingHint<'n>> {
+        let guessed = || directory.encodings.map(EncodingHint::Guessed);
+        self.encoding.map(EncodingHint::Given).or_else(guessed)
     }
 
     /// Reports whether findings have messages and suggested names.

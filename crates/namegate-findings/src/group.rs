@@ -16,11 +16,12 @@ use std::ops::{ControlFlow, Range};
 
 use namegate_core::check::{DirectoryNames, Siblings};
 use namegate_core::name::arena::Arena;
+use namegate_core::policy::EntryKind;
 
 use self::large::NameCollector;
 pub use self::large::{GroupedNames, LargeGroup};
 use crate::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
-use crate::split::{NameKind, PairSink, PathSplitter, Shape};
+use crate::split::{PairSink, PathSplitter, Shape};
 use crate::temporary;
 
 /// Bytes that are kept in memory: names and their bookkeeping.
@@ -55,8 +56,8 @@ impl Groups {
     ///
     /// # Errors
     /// As [`Groups::add`].
-    pub fn add_pair(&mut self, dir: &[u8], name: &[u8], number: u64) -> io::Result<()> {
-        self.grouped.put(dir, name, number)
+    pub fn add_pair(&mut self, dir: &[u8], name: &[u8], kind: EntryKind, number: u64) -> io::Result<()> {
+        self.grouped.put(dir, name, number | mark_of(kind))
     }
 
     /// Number of names that were added, counting those that came several times.
@@ -97,14 +98,23 @@ impl PairSink for NumberedPairs<'_> {
         self.grouped.held.number_of(dir).is_some()
     }
 
-    fn put(&mut self, dir: &[u8], name: &[u8], kind: NameKind) -> io::Result<()> {
-        let mark = if kind == NameKind::File { OF_FILE } else { 0 };
-        self.grouped.put(dir, name, self.number | mark)
+    fn put(&mut self, dir: &[u8], name: &[u8], kind: EntryKind) -> io::Result<()> {
+        self.grouped.put(dir, name, self.number | mark_of(kind))
     }
 }
 
 /// Marks the number of a path as that of a file. No list has so many paths.
 const OF_FILE: u64 = 1 << 63;
+/// Marks it as that of a directory.
+const OF_DIRECTORY: u64 = 1 << 62;
+
+fn mark_of(kind: EntryKind) -> u64 {
+    match kind {
+        EntryKind::File => OF_FILE,
+        EntryKind::Directory => OF_DIRECTORY,
+        EntryKind::Unknown => 0,
+    }
+}
 
 /// A name that is that of a file and that of a directory, with the numbers of the first paths that say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,26 +132,38 @@ pub type Clashes = BTreeMap<Vec<u8>, Clash>;
 #[derive(Clone, Copy, Debug, Default)]
 struct FirstNumbers {
     file: Option<u64>,
-    other: Option<u64>,
+    directory: Option<u64>,
+    unknown: Option<u64>,
 }
 
 impl FirstNumbers {
     /// Adds a number that may be marked.
     fn add(&mut self, marked: u64) {
-        let (known, number) = match marked & OF_FILE {
-            0 => (&mut self.other, marked),
-            _ => (&mut self.file, marked & !OF_FILE),
+        let known = match marked & (OF_FILE | OF_DIRECTORY) {
+            OF_FILE => &mut self.file,
+            OF_DIRECTORY => &mut self.directory,
+            _ => &mut self.unknown,
         };
+        let number = marked & !(OF_FILE | OF_DIRECTORY);
         *known = Some(known.map_or(number, |first| first.min(number)));
     }
 
     fn first(self) -> u64 {
-        let first = [self.file, self.other].into_iter().flatten().min();
+        let first = [self.file, self.directory, self.unknown].into_iter().flatten().min();
         first.expect("a name has the number of its path")
     }
 
     fn clash(self) -> Option<Clash> {
-        Some(Clash { file: self.file?, directory: self.other? })
+        Some(Clash { file: self.file?, directory: self.directory? })
+    }
+
+    /// The kind of the entry: a path that ends with its name can say less than one that goes on.
+    fn kind(self) -> EntryKind {
+        match self {
+            Self { directory: Some(_), .. } => EntryKind::Directory,
+            Self { file: Some(_), .. } => EntryKind::File,
+            _ => EntryKind::Unknown,
+        }
     }
 }
 

@@ -66,14 +66,15 @@ pub(super) fn violations(
         by_rule(RuleId::Iso2022Escape, Span::new(0, 1), message.to_owned());
     }
     if let Some(clash) = directory.clashes.get(name) {
-        let word = match directory.container.map(|container| &**container) {
-            Some(Container::Archive { .. }) => "member",
-            _ => "item",
+        // The items of a list have other numbers where it is checked in parts.
+        let [file, directory] = match directory.container.map(|container| &**container) {
+            Some(Container::Archive { .. }) => {
+                [clash.file, clash.directory].map(|number| format!(" (member {number})"))
+            }
+            _ => Default::default(),
         };
-        let message = format!(
-            "the name of a file ({word} {}) and of a directory ({word} {}): no directory can have both",
-            clash.file, clash.directory
-        );
+        let message =
+            format!("the name of a file{file} and of a directory{directory}: no directory can have both");
         by_rule(RuleId::CollisionKind, Span::new(0, name.len()), message);
     }
     found

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use namegate_core::policy::EntryKind;
+
 /// The maximum length of a name or path in bytes. A longer one is an error, such as a list with another separator, and must not
 /// fill the memory.
 pub const MAX_NAME: usize = 1 << 16;
@@ -20,6 +22,8 @@ pub fn takes(path: &[u8]) -> bool {
 pub enum Shape {
     /// A path as the system reads it: `a//b` and `./a/b` are `a/b`, and `..` is not a name.
     Path,
+    /// As [`Shape::Path`], of a file: only a path with a `/` at its end is that of a directory.
+    File,
     /// A path of which every component counts, such as the key of an object or the name of an archive member: `.`, `..`
     /// and the empty component count too. One `/` at the end marks a directory.
     Key,
@@ -32,26 +36,35 @@ impl Shape {
     pub fn components(self, item: &[u8]) -> impl Iterator<Item = &[u8]> {
         let whole = match self {
             Self::Key => item.strip_suffix(b"/").unwrap_or(item),
-            Self::Path | Self::Name => item,
+            Self::Path | Self::File | Self::Name => item,
         };
         whole.split(move |&byte| byte == b'/' && self != Self::Name)
     }
 
     /// Whether a component is a name.
     pub fn is_name(self, component: &[u8]) -> bool {
-        self != Self::Path || !matches!(component, b"" | b"." | b"..")
+        !matches!(self, Self::Path | Self::File) || !matches!(component, b"" | b"." | b"..")
     }
-}
 
-/// What the last component of a path, or one before, says about its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameKind {
-    /// The name of a file.
-    File,
-    /// The name of a directory: something is below it, or a `/` follows it.
-    Directory,
-    /// Of either: a list of paths has directories without a `/`.
-    Either,
+    /// The components of an item, each with the kind of its entry: what something is below is a directory.
+    pub fn entries(self, item: &[u8]) -> Vec<(&[u8], EntryKind)> {
+        let mut entries: Vec<_> = self.components(item).map(|part| (part, EntryKind::Directory)).collect();
+        if let Some((_, kind)) = entries.iter_mut().rev().find(|(part, _)| self.is_name(part)) {
+            *kind = self.kind_of(item);
+        }
+        entries
+    }
+
+    /// The kind of the entry at the end of an item.
+    pub fn kind_of(self, item: &[u8]) -> EntryKind {
+        let is_marked = item.ends_with(b"/") || self != Self::Key && item.ends_with(b"/.");
+        match self {
+            Self::Name => EntryKind::Unknown,
+            _ if is_marked => EntryKind::Directory,
+            Self::Path => EntryKind::Unknown,
+            Self::File | Self::Key => EntryKind::File,
+        }
+    }
 }
 
 /// Receives the names of paths, each with its directory.
@@ -63,11 +76,11 @@ pub trait PairSink {
     /// `false` if unknown: names are then received again.
     fn knows(&self, dir: &[u8]) -> bool;
 
-    /// Receives a name.
+    /// Receives a name, and what the path says of its entry: it is a directory if something is below it or a `/` follows it.
     ///
     /// # Errors
     /// It cannot be received; the other names of the path are not received.
-    fn put(&mut self, dir: &[u8], name: &[u8], kind: NameKind) -> Result<(), Self::Error>;
+    fn put(&mut self, dir: &[u8], name: &[u8], kind: EntryKind) -> Result<(), Self::Error>;
 }
 
 /// Splits paths of one shape.
@@ -94,9 +107,9 @@ impl PathSplitter {
     /// As of [`PairSink::put`].
     pub fn split<S: PairSink>(&mut self, path: &[u8], sink: &mut S) -> Result<(), S::Error> {
         let whole = match self.shape {
-            Shape::Name => return sink.put(b"", path, NameKind::Either),
+            Shape::Name => return sink.put(b"", path, EntryKind::Unknown),
             Shape::Key => path.strip_suffix(b"/").unwrap_or(path),
-            Shape::Path => {
+            Shape::Path | Shape::File => {
                 self.path.clear();
                 if path.starts_with(b"/") {
                     self.path.push(b'/');
@@ -113,11 +126,7 @@ impl PathSplitter {
                 &self.path
             }
         };
-        let mut kind = match self.shape {
-            Shape::Key if whole.len() == path.len() => NameKind::File,
-            Shape::Key => NameKind::Directory,
-            Shape::Path | Shape::Name => NameKind::Either,
-        };
+        let mut kind = self.shape.kind_of(path);
         let (mut dir, mut name) = split_last(whole);
         loop {
             // A known directory was named by the path that added it.
@@ -125,7 +134,7 @@ impl PathSplitter {
             if self.shape.is_name(name) {
                 sink.put(dir, name, kind)?;
             }
-            kind = NameKind::Directory;
+            kind = EntryKind::Directory;
             if is_known || dir.is_empty() {
                 return Ok(());
             }

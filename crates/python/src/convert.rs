@@ -27,7 +27,11 @@ fn word<T: Copy>(parameter: &str, given: &str, words: &[(&str, T)]) -> Result<T,
 
 /// The words of `scan --list-as`.
 pub(crate) fn shape(given: &str) -> Result<Shape, PyErr> {
-    word("shape", given, &[("keys", Shape::Key), ("paths", Shape::Path), ("names", Shape::Name)])
+    word(
+        "shape",
+        given,
+        &[("keys", Shape::Key), ("paths", Shape::Path), ("files", Shape::File), ("names", Shape::Name)],
+    )
 }
 
 /// The words of `scan --decode`.

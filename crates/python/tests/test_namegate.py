@@ -290,8 +290,8 @@ def test_a_policy_can_be_sent_to_a_worker():
     [
         (lambda: namegate.Policy("windos"), "windows"),
         (lambda: namegate.Policy(config="limits = 3"), "config"),
-        (lambda: namegate.pairs(pa.array(KEYS), shape="files"), "'keys', 'paths', 'names'"),
-        (lambda: namegate.check(pa.array(KEYS), shape="key"), "'keys', 'paths', 'names'"),
+        (lambda: namegate.pairs(pa.array(KEYS), shape="key"), "'keys', 'paths', 'files', 'names'"),
+        (lambda: namegate.check(pa.array(KEYS), shape="key"), "'keys', 'paths', 'files', 'names'"),
         (lambda: namegate.pairs(pa.array(KEYS), decode="rot13"), "'percent'"),
         (lambda: namegate.scan(pa.array(KEYS), min_severity="info"), "'error'"),
         (lambda: namegate.scan(pa.array(KEYS), encoding="latin-0"), "latin-0"),

@@ -49,8 +49,8 @@ pub struct SourceArgs {
     #[cfg(feature = "archive")]
     #[arg(long = "archive", value_name = "FILE")]
     archives: Vec<PathBuf>,
-    /// Encoding of names in a zip archive that are not marked as UTF-8: `auto` to guess it from all of them, an OEM code page such
-    /// as `cp850`, another encoding such as `shift_jis`, or `utf-8`
+    /// Encoding of names in a zip archive that are not marked as UTF-8, or in a tar archive that are not UTF-8: `auto` to guess it from
+    /// all of them, an OEM code page such as `cp850`, another encoding such as `shift_jis`, or `utf-8`
     #[cfg(feature = "archive")]
     #[arg(long, value_name = "NAME", default_value = "auto", requires = "archives")]
     archive_encoding: MemberEncoding,

@@ -379,6 +379,8 @@ pub struct UnmarkedLine<'l> {
     confidence: Cow<'l, str>,
     /// The number of members.
     members: u64,
+    /// The names are checked as stored.
+    stored: bool,
 }
 
 impl<'l> UnmarkedLine<'l> {
@@ -389,20 +391,21 @@ impl<'l> UnmarkedLine<'l> {
             encoding: (&*reading.encoding).into(),
             confidence: reading.confidence.as_str().into(),
             members: reading.members,
+            stored: names.are_stored,
         })
     }
 
-    /// The archive, and the reading.
+    /// The archive, the reading, and whether the names are checked as stored.
     ///
     /// # Errors
     /// A word that this version does not know.
-    pub fn reading(&self) -> Result<(&[u8], UnmarkedReading), UnknownWord> {
+    pub fn reading(&self) -> Result<(&[u8], UnmarkedReading, bool), UnknownWord> {
         let reading = UnmarkedReading {
             encoding: self.encoding.to_string().into(),
             confidence: self.confidence.parse()?,
             members: self.members,
         };
-        Ok((&self.container_base64.0, reading))
+        Ok((&self.container_base64.0, reading, self.stored))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Encodings of names in a zip that are not marked as UTF-8.
+//! Encodings of names in a zip that are not marked as UTF-8, and of those in a tar that are not UTF-8.
 //!
-//! Nothing says which encoding that is: the format means code page 437 (APPNOTE.TXT 6.3.10, appendix D.1), and programs write what
-//! the machine used. So it is guessed from all such names of the archive, as that of names in a directory.
+//! Nothing says which encoding that is: zip means code page 437 (APPNOTE.TXT 6.3.10, appendix D.1), pax means UTF-8, and programs write
+//! what the machine used. So it is guessed from all such names of the archive, as that of names in a directory.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -94,7 +94,7 @@ impl NameEvidence {
         let utf8 = if self.has_telling_sequences() { Confidence::Likely } else { Confidence::Guess };
         let legacy = EncodingGuess::for_sample(&self.sample, &EncodingCounts::default());
         let votes = legacy.as_ref().map(|guess| self.votes(&mut guess.reader())).unwrap_or_default();
-        UnmarkedGuess { utf8, legacy, common: common_encoding(&votes), votes }
+        UnmarkedGuess { utf8, legacy, common: common_encoding(&votes), votes, declared: None }
     }
 
     /// The encodings in which names are likely.
@@ -142,9 +142,17 @@ pub(super) struct UnmarkedGuess {
     votes: Vec<Vote>,
     /// [`common_encoding`].
     common: Option<Encoding>,
+    /// The encoding that the format declares, for names that nothing else explains.
+    declared: Option<Encoding>,
 }
 
 impl UnmarkedGuess {
+    /// For names of a zip, which declares code page 437.
+    #[must_use]
+    pub(super) fn of_zip(self) -> Self {
+        Self { declared: "cp437".parse().ok(), ..self }
+    }
+
     /// Reports whether a reading that is likely by itself is not contradicted by the other names.
     fn supports(&self, encoding: Encoding) -> bool {
         let has_company = |vote: &Vote| vote.encoding == encoding && vote.names > 1;
@@ -252,8 +260,7 @@ impl<'g> UnmarkedReader<'g> {
                 if !has_stray_bytes(name) {
                     return None;
                 }
-                let declared: Encoding = DECLARED.parse().ok()?;
-                let declared = declared.read(name).map(|text| (text, declared.name()));
+                let declared = guess.declared.and_then(|of| Some((of.read(name)?, of.name())));
                 let is_likely = reading.as_ref().is_some_and(|(.., is_likely)| *is_likely);
                 let guessed = reading.map(|(text, encoding, _)| (text, encoding.name()));
                 let (text, encoding) = match declared {
@@ -283,8 +290,60 @@ fn hides_syntax(name: &[u8]) -> bool {
     ill_formed(name).any(|found| matches!(found.kind, NulSmuggling | SeparatorSmuggling))
 }
 
-/// The encoding that the format declares, for names that nothing else explains.
-const DECLARED: &str = "cp437";
+/// The names of a tar that are not UTF-8.
+pub(super) struct TarNames {
+    /// Reads them in the encoding that the user chose.
+    given: Option<UnmarkedReader<'static>>,
+    evidence: NameEvidence,
+    /// Their paths, for the report; some of them if they are many.
+    paths: Vec<Box<[u8]>>,
+    size: usize,
+    /// The number of the others.
+    more: u64,
+}
+
+impl TarNames {
+    pub(super) fn new(encoding: MemberEncoding) -> Self {
+        let given = match encoding {
+            MemberEncoding::Legacy(encoding) => Some(UnmarkedReader::Given(Some(encoding))),
+            MemberEncoding::Utf8 => Some(UnmarkedReader::Given(None)),
+            MemberEncoding::Auto => None,
+        };
+        Self { given, evidence: NameEvidence::default(), paths: Vec::new(), size: 0, more: 0 }
+    }
+
+    /// Reads a path, and counts it, if the user chose an encoding. Otherwise it stays what it is, because programs unpack it so, and is
+    /// evidence.
+    pub(super) fn read<'n>(&mut self, path: &'n [u8], counts: &mut ReadingCounts) -> Cow<'n, [u8]> {
+        /// Bytes of paths that are kept.
+        const MOST_KEPT: usize = 4 << 20;
+        if std::str::from_utf8(path).is_ok() {
+            return Cow::Borrowed(path);
+        }
+        if let Some(reader) = &mut self.given {
+            return reader.read(path, counts);
+        }
+        self.evidence.add(path);
+        if self.size < MOST_KEPT {
+            self.size += path.len() + size_of::<Box<[u8]>>();
+            self.paths.push(path.into());
+        } else {
+            self.more += 1;
+        }
+        Cow::Borrowed(path)
+    }
+
+    /// Counts the paths that were not read by the encodings that they show together, and returns these.
+    pub(super) fn guess(self, counts: &mut ReadingCounts) -> Option<EncodingGuess> {
+        let guess = self.evidence.guess();
+        let mut reader = UnmarkedReader::for_guess(&guess);
+        self.paths.iter().for_each(|path| drop(reader.read(path, counts)));
+        if let Some(most) = counts.values_mut().max() {
+            *most += self.more;
+        }
+        guess.legacy
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -294,7 +353,7 @@ mod tests {
     fn read(encoding: &str, paths: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<(String, &'static str, u64)>) {
         let mut evidence = NameEvidence::default();
         paths.iter().for_each(|path| evidence.add(path));
-        let guess = evidence.guess();
+        let guess = evidence.guess().of_zip();
         let mut reader = match encoding.parse().unwrap() {
             MemberEncoding::Auto => UnmarkedReader::for_guess(&guess),
             MemberEncoding::Legacy(encoding) => UnmarkedReader::Given(Some(encoding)),

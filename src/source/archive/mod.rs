@@ -1,8 +1,9 @@
 //! Names of the members of archives: tar, compressed or not, and zip.
 //!
-//! Nothing is unpacked: only the names of members are read. Names of a tar are checked as stored. Names of a zip are UTF-8 where
-//! they are marked so; the encoding of the others is guessed, and reported with how certain it is. The memory, disk space and time that an archive can use are limited. Exceeding a limit,
-//! or damage, is a fault, and the members before it are checked.
+//! Nothing is unpacked: only the names of members are read. Names of a tar are checked as stored, because they are unpacked so. Names
+//! of a zip are UTF-8 where they are marked so, and decoded otherwise. The encoding of names that are neither is guessed from all names of
+//! the archive, and reported with how certain it is. The memory, disk space and time that an archive can use are limited. Exceeding a limit,
+//! or damage, is a fault, and the members that were found are checked.
 
 mod encoding;
 mod packed;
@@ -27,6 +28,7 @@ use namegate_findings::unmarked::UnmarkedNames;
 use super::group::{GroupedSource, LIMIT};
 
 use super::{Fault, RejectedItems, Source, SourceEvent};
+use crate::name::reading::EncodingGuess;
 use crate::source::location::{ArchiveKind, Container, Locations};
 use encoding::ReadingCounts;
 use packed::Packing;
@@ -36,7 +38,7 @@ use packed::Packing;
 pub struct Archive {
     /// Its file; `-` for standard input, from which only a tar can be read.
     pub file: PathBuf,
-    /// The encoding of names in a zip that are not marked as UTF-8.
+    /// The encoding of names in a zip that are not marked as UTF-8, and of those in a tar that are not UTF-8.
     pub encoding: MemberEncoding,
     /// Number of threads that check its directories.
     pub jobs: NonZeroUsize,
@@ -52,16 +54,30 @@ const BUFFER: usize = 1 << 16;
 struct Members<'m> {
     groups: &'m mut Groups,
     number: u64,
+    /// Other names of members.
+    alternatives: u64,
     rejected: RejectedItems,
     /// Those whose names are not marked as UTF-8.
     unmarked: ReadingCounts,
+    /// The encodings of names that are checked as stored.
+    encodings: Option<EncodingGuess>,
 }
 
 impl Members<'_> {
     /// Adds the next member, by its full name.
     fn take(&mut self, name: &[u8]) -> io::Result<()> {
         self.number += 1;
-        if self.number > MAX_MEMBERS {
+        self.add(name)
+    }
+
+    /// Adds another name that a program reads for the last member, or for the next.
+    fn take_alternative(&mut self, name: &[u8]) -> io::Result<()> {
+        self.alternatives += 1;
+        self.add(name)
+    }
+
+    fn add(&mut self, name: &[u8]) -> io::Result<()> {
+        if self.number + self.alternatives > MAX_MEMBERS {
             return Err(io::Error::other(format!("it has more than {MAX_MEMBERS} members")));
         }
         if name.len() > MAX_NAME {
@@ -75,7 +91,7 @@ impl Members<'_> {
         if !split::takes(name) {
             return self.reject(format!("its name has more than {MAX_PARTS} components"));
         }
-        self.groups.add(name, self.number)
+        self.groups.add(name, self.number.max(1))
     }
 
     /// Records that the current member has no name that can be checked.
@@ -89,9 +105,10 @@ impl Source for Archive {
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let gathered = self.gather(visit);
         let finished = gathered.and_then(|groups| match groups {
-            ControlFlow::Continue((container, groups)) => {
-                let grouped =
-                    GroupedSource { container: Some(Arc::new(container)), locations: Locations::Members };
+            ControlFlow::Continue(members) => {
+                let GatheredMembers { container, groups, encodings } = members;
+                let (container, locations) = (Some(Arc::new(container)), Locations::Members);
+                let grouped = GroupedSource { container, locations, encodings: encodings.map(Arc::new) };
                 grouped.hand_over(groups, self.jobs, visit)
             }
             ControlFlow::Break(()) => Ok(()),
@@ -100,6 +117,14 @@ impl Source for Archive {
             let _ = visit(SourceEvent::Fault(self.fault(error)));
         }
     }
+}
+
+/// The members of an archive.
+struct GatheredMembers {
+    container: Container,
+    groups: Groups,
+    /// The encodings of names that are checked as stored.
+    encodings: Option<EncodingGuess>,
 }
 
 /// An opened archive.
@@ -165,7 +190,7 @@ impl Archive {
     fn gather(
         &self,
         visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
-    ) -> io::Result<ControlFlow<(), (Container, Groups)>> {
+    ) -> io::Result<ControlFlow<(), GatheredMembers>> {
         let mut opened = OpenArchive::new(&self.file)?;
         let packing = Packing::of(opened.start()?);
         let kind = match packing {
@@ -177,26 +202,33 @@ impl Archive {
         let mut members = Members {
             groups: &mut groups,
             number: 0,
+            alternatives: 0,
+            encodings: None,
             rejected: RejectedItems::default(),
             unmarked: ReadingCounts::new(),
         };
         let read = match packing {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
-            Some(packing) => opened.tar(packing).and_then(|mut stream| tar::read(&mut stream, &mut members)),
+            Some(packing) => {
+                let stream = opened.tar(packing);
+                stream.and_then(|mut stream| tar::read(&mut stream, self.encoding, &mut members))
+            }
         };
-        let Members { rejected, unmarked, .. } = members;
+        let Members { rejected, unmarked, encodings, .. } = members;
         let mut answer = rejected.report("member", |error| self.fault(error), visit);
         if !unmarked.is_empty() && answer.is_continue() {
             let file = self.file.as_os_str().as_bytes().to_vec();
-            let readings = encoding::readings(unmarked);
-            answer = visit(SourceEvent::Unmarked(UnmarkedNames { file, readings }));
+            let (readings, are_stored) = (encoding::readings(unmarked), encodings.is_some());
+            answer = visit(SourceEvent::Unmarked(UnmarkedNames { file, readings, are_stored }));
         }
         // The members before the damage are still checked.
         if let (Err(error), ControlFlow::Continue(())) = (read, answer) {
             answer = visit(SourceEvent::Fault(self.fault(error)));
         }
         Ok(match answer {
-            ControlFlow::Continue(()) => ControlFlow::Continue((container, groups)),
+            ControlFlow::Continue(()) => {
+                ControlFlow::Continue(GatheredMembers { container, groups, encodings })
+            }
             ControlFlow::Break(()) => ControlFlow::Break(()),
         })
     }

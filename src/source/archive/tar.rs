@@ -1,175 +1,378 @@
 //! The members of a tar: POSIX ustar and pax, GNU, and the formats before them.
 //!
-//! Headers are parsed by the crate `tar`. Its iterator would read extended headers of any size into memory, so this module goes
-//! from header to header itself. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar
-//! Format".
+//! Programs do not agree on every tar. A name counts if one of GNU tar, libarchive and Python unpacks it: where they read different names
+//! of a member, all are checked. Where they disagree on the size of a member, so that each finds others behind it, or where a header is
+//! damaged, the tar is reported as damaged, and from there on each block that is a header is a member: GNU tar goes on at the next
+//! one. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar Format"; each of the programs.
 
+mod header;
+mod pax;
+
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 
-use ::tar::{Header, PaxExtensions};
-
+use self::header::{BLOCK, Block, Header, until_nul};
 use super::Members;
+use super::encoding::{MemberEncoding, TarNames};
 use super::packed::ArchiveStream;
-
-/// Size of the blocks in which headers and contents are stored.
-const BLOCK: usize = 512;
 
 /// Maximum size of an extended header.
 const MAX_EXTENDED: u64 = 1 << 20;
 
-/// Information about a member from the headers before it.
-#[derive(Default)]
-struct Ahead {
-    /// GNU's long name.
-    long_name: Option<Vec<u8>>,
-    pax_path: Option<Vec<u8>>,
-    /// The name of a sparse file, for which GNU tar stores an artificial path.
-    sparse_name: Option<Vec<u8>>,
-    size: Option<u64>,
+/// Reports whether the bytes begin with a header.
+pub(super) fn is_header(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|block| Header::new(block).is_some())
 }
 
 /// Reads every member.
 ///
 /// # Errors
-/// The tar is damaged or incomplete; the members before the damage were added.
-pub(super) fn read(stream: &mut ArchiveStream, members: &mut Members<'_>) -> io::Result<()> {
-    let mut ahead = Ahead::default();
-    let mut is_void = false;
-    while let Some(block) = block(stream)? {
-        if block.iter().all(|&b| b == 0) {
-            // Two blocks of NULs are the end.
-            if is_void {
-                return Ok(());
+/// The tar is damaged or incomplete, or programs disagree about it. The members that were found were added.
+pub(super) fn read(
+    stream: &mut ArchiveStream,
+    encoding: MemberEncoding,
+    members: &mut Members<'_>,
+) -> io::Result<()> {
+    let stream = Blocks { stream, at: 0, doubtful: BTreeSet::new() };
+    let (local, global, long_name) = Default::default();
+    let names = TarNames::new(encoding);
+    let mut reader = TarReader { stream, members, names, local, global, long_name, damage: None };
+    let read = reader.read();
+    let TarReader { members, names, damage, .. } = reader;
+    members.encodings = names.guess(&mut members.unmarked);
+    damage.map_or(read, Err)
+}
+
+/// What extended headers say about members.
+#[derive(Clone, Debug, Default)]
+struct Overrides {
+    path: Option<Vec<u8>>,
+    /// The name of a sparse file, for which GNU tar stores an artificial path.
+    sparse_name: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+impl Overrides {
+    /// The name, and the path that some programs prefer.
+    fn names(self) -> [Option<Vec<u8>>; 2] {
+        let Self { path, sparse_name, .. } = self;
+        match sparse_name {
+            Some(name) => {
+                let other = path.filter(|path| !is_artificial(path, &name));
+                [Some(name), other]
             }
-            is_void = true;
-            continue;
+            None => [path, None],
         }
-        is_void = false;
-        if !is_header(&block) {
-            return Err(damaged(members, "its header is damaged"));
+    }
+}
+
+/// Reports whether `path` is the one that GNU tar stores for the sparse file `name`: `DIRECTORY/GNUSparseFile.NUMBER/NAME`.
+fn is_artificial(path: &[u8], name: &[u8]) -> bool {
+    let split = |path: &[u8]| {
+        let at = memchr::memrchr(b'/', path);
+        at.map_or((b".".to_vec(), path.to_vec()), |at| (path[..at].to_vec(), path[at + 1..].to_vec()))
+    };
+    let ((dir, base), (above, last)) = (split(name), split(path));
+    let (above, artificial) = split(&above);
+    let digits = artificial.strip_prefix(b"GNUSparseFile.");
+    above == dir && last == base && digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
+}
+
+/// The blocks of a tar.
+struct Blocks<'s> {
+    stream: &'s mut ArchiveStream,
+    /// The offset of the next byte.
+    at: u64,
+    /// Offsets where a program that reads another size would look for the next header. None is before `at`.
+    doubtful: BTreeSet<u64>,
+}
+
+impl Blocks<'_> {
+    /// Reads the next block; `None` at the end of the file.
+    fn next(&mut self) -> io::Result<Option<Block>> {
+        let mut block = [0; BLOCK];
+        match self.fill(&mut block)? {
+            0 => Ok(None),
+            BLOCK => Ok(Some(block)),
+            _ => Err(io::Error::other("it is cut short in a header")),
         }
-        let header = Header::from_byte_slice(&block);
-        let size = header.entry_size().map_err(|_| damaged(members, "its size is not a number"))?;
-        match header.entry_type().as_byte() {
-            b'L' => ahead.long_name = Some(until_nul(extended(stream, size, members)?)),
-            b'x' | b'X' => pax(&extended(stream, size, members)?, &mut ahead),
-            // The long target of a link, settings for all members, the label of a volume.
-            b'K' | b'g' | b'V' => skip(stream, size, members)?,
-            kind => {
-                let Ahead { long_name, pax_path, sparse_name, size: pax_size } = std::mem::take(&mut ahead);
-                let name = sparse_name.or(pax_path).or(long_name);
-                let mut name = name.unwrap_or_else(|| header.path_bytes().into_owned());
-                // Not every program writes it; `D` is a directory of a GNU incremental backup.
-                if matches!(kind, b'5' | b'D') && name.last() != Some(&b'/') {
-                    name.push(b'/');
-                }
-                members.take(&name)?;
-                if kind == b'S' {
-                    skip_map(stream, header)?;
-                }
-                // Links, devices and directories have no content, whatever their size says; directories of GNU incremental
-                // backups have another type.
-                let size = match kind {
-                    b'1' if pax_size.is_none() => 0,
-                    b'2'..=b'6' => 0,
-                    _ => pax_size.unwrap_or(size),
-                };
-                skip(stream, size, members)?;
+    }
+
+    /// Reads as many bytes as there are.
+    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.stream.read(&mut bytes[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
+        self.doubtful.remove(&self.at);
+        self.at += filled as u64;
+        Ok(filled)
     }
-    // Some programs omit the end marker. Complete blocks show that no byte is missing.
-    Ok(())
+
+    fn skip(&mut self, count: u64) -> io::Result<()> {
+        self.stream.skip(count)?;
+        self.at += count;
+        Ok(())
+    }
 }
 
-/// Reports whether the bytes begin with a header, by its checksum.
-pub(super) fn is_header(bytes: &[u8]) -> bool {
-    let Some(block) = bytes.get(..BLOCK) else { return false };
-    let sum: u32 = block
-        .iter()
-        .zip(0..)
-        .map(|(&b, at)| u32::from(if (148..156).contains(&at) { b' ' } else { b }))
-        .sum();
-    // Some old programs treated bytes as signed numbers.
-    let signed = block.iter().zip(0..).filter(|&(_, at)| !(148..156).contains(&at));
-    let signed: i64 = signed.map(|(&b, _)| i64::from(b.cast_signed())).sum::<i64>() + 8 * i64::from(b' ');
-    let is_right = |given: u32| given == sum || i64::from(given) == signed;
-    block[0] != 0 && Header::from_byte_slice(block).cksum().is_ok_and(is_right)
+/// Reads a tar from header to header.
+struct TarReader<'r, 's, 'm> {
+    stream: Blocks<'s>,
+    members: &'r mut Members<'m>,
+    names: TarNames,
+    /// What the headers before say about the next member.
+    local: Overrides,
+    /// GNU's long name of the next member.
+    long_name: Option<Vec<u8>>,
+    /// What global headers say about all members that follow.
+    global: Overrides,
+    /// The first damage: each header that is found behind it is a member.
+    damage: Option<io::Error>,
 }
 
-/// Reads the next block; `None` at the end of the file.
-fn block(stream: &mut ArchiveStream) -> io::Result<Option<[u8; BLOCK]>> {
-    let (mut block, mut filled) = ([0; BLOCK], 0);
-    while filled < BLOCK {
-        match stream.read(&mut block[filled..]) {
-            Ok(0) if filled == 0 => return Ok(None),
-            Ok(0) => return Err(io::Error::other("it is cut short in a header")),
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+impl TarReader<'_, '_, '_> {
+    fn read(&mut self) -> io::Result<()> {
+        let mut is_void = false;
+        // Some programs omit the end marker. Complete blocks show that no byte is missing.
+        while let Some(block) = self.stream.next()? {
+            if block.iter().all(|&byte| byte == 0) {
+                // Two blocks of NULs are the end.
+                if is_void && self.damage.is_none() && !self.goes_on()? {
+                    return Ok(());
+                }
+                is_void = true;
+                continue;
+            }
+            is_void = false;
+            match Header::new(&block) {
+                Some(header) => self.header(header)?,
+                None => self.damaged("its header is damaged"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Records damage, unless there was some before.
+    fn damaged(&mut self, why: &str) {
+        let number = self.members.number;
+        self.damage.get_or_insert_with(|| io::Error::other(format!("after member {number}: {why}")));
+    }
+
+    fn header(&mut self, header: Header<'_>) -> io::Result<()> {
+        let size = header.size();
+        if size.is_none() {
+            self.damaged("its size is not a number");
+        }
+        let size = size.unwrap_or(0);
+        match header.kind() {
+            b'L' => {
+                let name = until_nul(&self.extended(size)?).to_vec();
+                let before = self.long_name.replace(name);
+                self.replaced(before)
+            }
+            b'x' | b'X' => {
+                let bytes = self.extended(size)?;
+                self.pax(&bytes, |reader| &mut reader.local)
+            }
+            b'g' => {
+                let bytes = self.extended(size)?;
+                self.pax(&bytes, |reader| &mut reader.global)
+            }
+            // The long target of a link.
+            b'K' => self.skip(size),
+            kind => self.member(header, kind, size),
         }
     }
-    Ok(Some(block))
-}
 
-/// Reads the content of an extended header, in whole blocks.
-fn extended(stream: &mut ArchiveStream, size: u64, members: &Members<'_>) -> io::Result<Vec<u8>> {
-    if size > MAX_EXTENDED {
-        return Err(damaged(members, &format!("its extended header has more than {MAX_EXTENDED} bytes")));
-    }
-    let mut bytes = Vec::new();
-    stream.take(size).read_to_end(&mut bytes)?;
-    if (bytes.len() as u64) < size {
-        return Err(damaged(members, "it is cut short"));
-    }
-    stream.skip(size.next_multiple_of(BLOCK as u64) - size).map_err(|error| cut_short(error, members))?;
-    Ok(bytes)
-}
-
-/// Skips the content of a header.
-fn skip(stream: &mut ArchiveStream, size: u64, members: &Members<'_>) -> io::Result<()> {
-    let whole = size.checked_next_multiple_of(BLOCK as u64);
-    let whole = whole.ok_or_else(|| damaged(members, "its size is impossible"))?;
-    stream.skip(whole).map_err(|error| cut_short(error, members))
-}
-
-fn cut_short(error: io::Error, members: &Members<'_>) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => damaged(members, "it is cut short"),
-        _ => error,
-    }
-}
-
-/// Skips the rest of the map of a sparse file in GNU's old format.
-fn skip_map(stream: &mut ArchiveStream, header: &Header) -> io::Result<()> {
-    let mut goes_on = header.as_gnu().is_some_and(::tar::GnuHeader::is_extended);
-    while goes_on {
-        let Some(map) = block(stream)? else {
-            return Err(io::Error::other("it is cut short in a sparse map"));
+    /// Adds a member.
+    fn member(&mut self, header: Header<'_>, kind: u8, size: u64) -> io::Result<()> {
+        let (local, long_name) = (std::mem::take(&mut self.local), self.long_name.take());
+        let (own_size, global) = (local.size, self.global.clone());
+        let global_size = global.size;
+        let [own, other] = local.names();
+        let has_own = own.is_some();
+        let [of_all, other_of_all] = if has_own { [None, None] } else { global.names() };
+        // Not every program reads global headers.
+        let is_stored_read = !has_own || long_name.is_some();
+        let stored = long_name.is_none().then(|| [Some(header.name()), header.other_name()]);
+        let stored = stored.unwrap_or([long_name, None]).map(|name| name.filter(|_| is_stored_read));
+        let mut names = [own, other, of_all, other_of_all].into_iter().chain(stored).flatten();
+        // Not every program writes the `/`; `D` is a directory of a GNU incremental backup.
+        let is_directory = matches!(kind, b'5' | b'D');
+        let marked = |mut name: Vec<u8>| {
+            if is_directory && name.last() != Some(&b'/') {
+                name.push(b'/');
+            }
+            name
         };
-        goes_on = map[504] == 1;
-    }
-    Ok(())
-}
-
-fn pax(bytes: &[u8], ahead: &mut Ahead) {
-    // After a malformed record the rest cannot be parsed.
-    for record in PaxExtensions::new(bytes).map_while(Result::ok) {
-        let value = record.value_bytes();
-        match record.key_bytes() {
-            b"path" => ahead.pax_path = Some(value.to_vec()),
-            b"GNU.sparse.name" => ahead.sparse_name = Some(value.to_vec()),
-            b"size" => ahead.size = std::str::from_utf8(value).ok().and_then(|size| size.parse().ok()),
-            _ => {}
+        let name = marked(names.next().unwrap_or_default());
+        let decoded = self.names.read(&name, &mut self.members.unmarked);
+        self.members.take(&decoded)?;
+        for other in names.map(marked).filter(|other| *other != name) {
+            self.members.take_alternative(&other)?;
         }
+        if kind == b'S' {
+            self.skip_map(header)?;
+        }
+        // Links, devices and directories have no content, whatever their size says; directories of GNU incremental
+        // backups have another type.
+        let content = match kind {
+            b'1' if own_size.is_none() => 0,
+            b'2'..=b'6' => 0,
+            _ => own_size.or(global_size).unwrap_or(size),
+        };
+        // Some programs skip it all the same, read no global headers, or see directories in names that end with `/`.
+        let others = match kind {
+            b'1'..=b'6' => [Some(size), own_size.or(global_size), Some(0)],
+            _ => [Some(size).filter(|_| own_size.is_none()), None, name.ends_with(b"/").then_some(0)],
+        };
+        let others = others.into_iter().flatten().filter_map(whole_blocks);
+        for other in others.filter(|&other| Some(other) != whole_blocks(content)) {
+            self.stream.doubtful.insert(self.stream.at.saturating_add(other));
+        }
+        self.skip(content)
+    }
+
+    /// Skips the content of a header. What is damaged is read block by block instead.
+    fn skip(&mut self, size: u64) -> io::Result<()> {
+        /// More disagreement than an archive by accident has.
+        const MOST_DOUBTFUL: usize = 4096;
+        let Some(end) = whole_blocks(size).and_then(|whole| self.stream.at.checked_add(whole)) else {
+            self.damaged("its size is impossible");
+            return Ok(());
+        };
+        if self.stream.doubtful.len() > MOST_DOUBTFUL {
+            self.damaged("programs read other sizes of its members");
+        }
+        while self.damage.is_none() {
+            let doubtful = self.stream.doubtful.first().copied().filter(|&at| at < end);
+            let count = doubtful.unwrap_or(end).saturating_sub(self.stream.at);
+            if let Err(error) = self.stream.skip(count) {
+                let is_short = error.kind() == io::ErrorKind::UnexpectedEof;
+                return if is_short {
+                    self.damaged("it is cut short");
+                    Ok(())
+                } else {
+                    Err(error)
+                };
+            }
+            if doubtful.is_none() || self.is_other_header()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next block, where a program that reads another size looks for a header. If there is one, it is a member.
+    fn is_other_header(&mut self) -> io::Result<bool> {
+        let Some(block) = self.stream.next()? else { return Ok(false) };
+        let Some(header) = Header::new(&block) else { return Ok(false) };
+        self.damaged("programs read another size of it, and other members behind it");
+        self.header(header)?;
+        Ok(true)
+    }
+
+    /// Behind the end marker: reports whether there is a header where a program that reads another size looks for one.
+    fn goes_on(&mut self) -> io::Result<bool> {
+        while let Some(doubtful) = self.stream.doubtful.first().copied() {
+            match self.stream.skip(doubtful.saturating_sub(self.stream.at)) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                skipped => skipped?,
+            }
+            if self.is_other_header()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the content of an extended header, in whole blocks.
+    fn extended(&mut self, size: u64) -> io::Result<Vec<u8>> {
+        if size > MAX_EXTENDED {
+            self.damaged(&format!("its extended header has more than {MAX_EXTENDED} bytes"));
+            return Ok(Vec::new());
+        }
+        let size = usize::try_from(size).expect("it is small");
+        let (start, mut bytes) = (self.stream.at, vec![0; size.next_multiple_of(BLOCK)]);
+        let filled = self.stream.fill(&mut bytes)?;
+        if filled < bytes.len() {
+            self.damaged("it is cut short");
+            bytes.truncate(filled);
+        }
+        let (blocks, _) = bytes.as_chunks::<BLOCK>();
+        for (at, block) in (start..).step_by(BLOCK).zip(blocks) {
+            let is_doubtful = self.stream.doubtful.remove(&at);
+            if let Some(header) = Header::new(block).filter(|_| is_doubtful || self.damage.is_some()) {
+                self.damaged("programs read another size of it, and other members behind it");
+                self.members.take(&header.name())?;
+            }
+        }
+        bytes.truncate(size);
+        Ok(bytes)
+    }
+
+    /// Skips the rest of the map of a sparse file in GNU's old format.
+    fn skip_map(&mut self, header: Header<'_>) -> io::Result<()> {
+        let mut goes_on = header.has_more_map();
+        if goes_on && !header.is_gnu() {
+            self.damaged("it is a sparse file in an unknown format");
+        }
+        while goes_on && self.damage.is_none() {
+            let Some(map) = self.stream.next()? else {
+                return Err(io::Error::other("it is cut short in a sparse map"));
+            };
+            goes_on = map[504] != 0;
+        }
+        Ok(())
+    }
+
+    /// Reads the records of an extended header.
+    fn pax(&mut self, bytes: &[u8], of: fn(&mut Self) -> &mut Overrides) -> io::Result<()> {
+        for record in pax::records(bytes) {
+            match record {
+                // An empty value takes back what was said before.
+                Ok((b"path", value)) => {
+                    let before = std::mem::replace(&mut of(self).path, filled(value));
+                    self.replaced(before)?;
+                }
+                Ok((b"GNU.sparse.name", value)) => {
+                    let before = std::mem::replace(&mut of(self).sparse_name, filled(value));
+                    self.replaced(before)?;
+                }
+                Ok((b"size", value)) => {
+                    let size = std::str::from_utf8(value).ok().filter(|text| !text.starts_with('+'));
+                    match size.and_then(|text| text.parse().ok()) {
+                        Some(size) if of(self).size.is_none_or(|before| before == size) => {
+                            of(self).size = Some(size);
+                        }
+                        Some(_) => self.damaged("an extended header has two sizes"),
+                        None => self.damaged("the size in an extended header is not a number"),
+                    }
+                }
+                Ok(_) => {}
+                Err(pax::MalformedRecord) => self.damaged("an extended header is malformed"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a name that was said of a member before another one: some programs keep the first.
+    fn replaced(&mut self, before: Option<Vec<u8>>) -> io::Result<()> {
+        before.map_or(Ok(()), |before| self.members.take_alternative(&before))
     }
 }
 
-fn until_nul(mut name: Vec<u8>) -> Vec<u8> {
-    name.truncate(memchr::memchr(0, &name).unwrap_or(name.len()));
-    name
+fn filled(value: &[u8]) -> Option<Vec<u8>> {
+    (!value.is_empty()).then(|| value.to_vec())
 }
 
-fn damaged(members: &Members<'_>, why: &str) -> io::Error {
-    io::Error::other(format!("after member {}: {why}", members.number))
+/// The size with the padding of the last block.
+fn whole_blocks(size: u64) -> Option<u64> {
+    size.checked_next_multiple_of(BLOCK as u64)
 }

@@ -35,7 +35,7 @@ pub(super) fn read(file: File, encoding: MemberEncoding, members: &mut Members<'
         StoredName::Unmarked(name) if name.is_ascii() => members.take(name),
         StoredName::Unmarked(name) => {
             let reader = reader.get_or_insert_with(|| {
-                UnmarkedReader::for_guess(guess.get_or_init(|| evidence(&archive).guess()))
+                UnmarkedReader::for_guess(guess.get_or_init(|| evidence(&archive).guess().of_zip()))
             });
             let name = reader.read(name, &mut members.unmarked);
             members.take(&name)

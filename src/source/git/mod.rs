@@ -117,7 +117,10 @@ impl Git {
                 }
                 continue;
             }
-            groups.add(path, 0)?;
+            match entry.mode.is_submodule() {
+                true => groups.add(&[path, b"/"].concat(), 0)?,
+                false => groups.add(path, 0)?,
+            }
             // A sparse index has a directory in place of everything below it.
             if entry.mode.is_sparse() {
                 let mut failed = Ok(());
@@ -155,7 +158,8 @@ impl Git {
             }
         };
         let container = Some(Arc::clone(container));
-        GroupedSource { container, locations: |_| Locations::None }.hand_over_in_order(groups, take)
+        GroupedSource { container, locations: |_| Locations::None, encodings: None }
+            .hand_over_in_order(groups, take)
     }
 
     fn fault(&self, error: io::Error) -> Fault {
@@ -179,11 +183,12 @@ fn beside_base(
 fn without(batch: DirectoryBatch, old: &HashSet<Vec<u8>>) -> Option<DirectoryBatch> {
     let (mut new, mut others) = (DirectoryBatch::new(batch.dir, batch.root_len), Arena::new());
     new.container = batch.container;
-    for (_, name) in batch.names.iter() {
+    new.names = batch.names.empty_like();
+    for (at, name) in batch.names.iter() {
         if old.contains(name) {
             others.push(name).expect("it comes from an arena");
         } else {
-            new.push(name);
+            new.push_entry(name, Some(batch.names.kind_at(at)));
         }
     }
     new.siblings = SiblingNames::Compared(others);

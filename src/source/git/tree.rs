@@ -11,6 +11,7 @@ use gix::objs::Kind;
 
 use super::repository::{Repository, unread};
 use super::{batch_at, without};
+use crate::check::EntryKind;
 use crate::source::DirectoryBatch;
 
 /// Deeper directories are not read. git itself reads 2048 levels (`core.maxTreeDepth`).
@@ -64,6 +65,8 @@ pub(super) type Tell<'t> = &'t mut dyn FnMut(io::Result<DirectoryBatch>) -> Cont
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawEntry<'t> {
     pub(super) is_tree: bool,
+    /// It becomes a directory when it is checked out.
+    is_directory: bool,
     pub(super) name: &'t [u8],
     /// The bytes of the id of its object.
     pub(super) id: &'t [u8],
@@ -96,6 +99,7 @@ pub(super) fn first_entry(bytes: &[u8], id_len: usize) -> Option<(RawEntry<'_>, 
     /// The bits of a mode that tell what the entry is, and their value for a directory.
     const KIND: u32 = 0o170_000;
     const TREE: u32 = 0o040_000;
+    const SUBMODULE: u32 = 0o160_000;
     let space = bytes.iter().take(8).position(|&byte| byte == b' ').filter(|&len| len > 0)?;
     let mode = bytes[..space].iter().try_fold(0, |mode, digit| match digit {
         b'0'..=b'7' => Some(mode << 3 | u32::from(digit - b'0')),
@@ -103,7 +107,9 @@ pub(super) fn first_entry(bytes: &[u8], id_len: usize) -> Option<(RawEntry<'_>, 
     })?;
     let (start, end) = (space + 1, space + 1 + memchr::memchr(0, &bytes[space + 1..])?);
     let id = bytes.get(end + 1..end + 1 + id_len)?;
-    Some((RawEntry { is_tree: mode & KIND == TREE, name: &bytes[start..end], id }, end + 1 + id_len))
+    let is_tree = mode & KIND == TREE;
+    let is_directory = is_tree || mode & KIND == SUBMODULE;
+    Some((RawEntry { is_tree, is_directory, name: &bytes[start..end], id }, end + 1 + id_len))
 }
 
 /// The entries of a tree object, sorted by name, and its damage, if any.
@@ -186,7 +192,7 @@ pub(super) fn read(
         let mut batch = batch_at(&dir).of_known_kinds();
         let first = waiting.len();
         for entry in &found {
-            batch.push_entry(entry.name, entry.is_tree);
+            batch.push_entry(entry.name, entry.is_directory.then_some(EntryKind::Directory));
             let below = old.get::<[u8]>(entry.name).copied().flatten();
             if entry.is_tree && below.is_none_or(|old| old != entry.object()) {
                 waiting.push((joined(&dir, entry.name), entry.object(), below, depth + 1));

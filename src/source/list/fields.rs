@@ -77,6 +77,8 @@ pub enum Missing {
     NotEncoded,
     /// It is null.
     Null,
+    /// It is not the kind of an entry, as pairs have it.
+    NotAKind,
 }
 
 impl fmt::Display for Missing {
@@ -91,6 +93,7 @@ impl fmt::Display for Missing {
             Self::NotText => f.write_str("the field is not text"),
             Self::NotEncoded => f.write_str("it is not encoded as `--decode` says"),
             Self::Null => f.write_str("it is null"),
+            Self::NotAKind => f.write_str("a pair is a directory, a name, and `d`, `f` or nothing"),
         }
     }
 }

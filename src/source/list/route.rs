@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
-use namegate_findings::split::{KnownDirectories, NameKind, PairSink, PathSplitter};
+use namegate_findings::split::{KnownDirectories, PairSink, PathSplitter};
 
-use super::{List, ListedName};
+use super::{List, ListedName, word_of};
+use crate::check::EntryKind;
 use crate::name::escape::stable_hash;
 use crate::source::{Fault, RejectedItems};
 
@@ -60,8 +61,8 @@ impl PairFiles {
             items = number;
             let written = match item {
                 ListedName::Path(path) if !path.contains(&0) => splitter.split(path, self),
-                ListedName::Pair(dir, name) if !dir.contains(&0) && !name.contains(&0) => {
-                    self.put(dir, name, NameKind::Either)
+                ListedName::Pair(dir, name, kind) if !dir.contains(&0) && !name.contains(&0) => {
+                    self.put(dir, name, kind)
                 }
                 _ => {
                     let reason =
@@ -110,13 +111,13 @@ impl PairSink for PairFiles {
         self.known.contains(dir)
     }
 
-    fn put(&mut self, dir: &[u8], name: &[u8], _: NameKind) -> io::Result<()> {
+    fn put(&mut self, dir: &[u8], name: &[u8], kind: EntryKind) -> io::Result<()> {
         self.known.insert(dir);
         self.counts.pairs += 1;
         let at = stable_hash(dir) % self.files.len() as u64;
         let (path, out) = &mut self.files[at as usize];
         let mut write = || -> io::Result<()> {
-            for part in [dir, name] {
+            for part in [dir, name, word_of(kind)] {
                 out.write_all(part)?;
                 out.write_all(&[0])?;
             }

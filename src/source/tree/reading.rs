@@ -12,6 +12,7 @@ use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{Whence, lseek};
 
 use super::node::push_name;
+use crate::check::EntryKind;
 use crate::name::arena::Arena;
 use crate::source::repository::RepositorySigns;
 use crate::source::scope::Exclude;
@@ -164,7 +165,7 @@ impl DirectoryReader<'_> {
         }
         let at = self.batch.names.push_c_str(entry.c_name);
         if is_dir || entry.kind == libc::DT_DIR {
-            self.batch.names.mark_directory(at);
+            self.batch.names.mark(at, EntryKind::Directory);
         }
         self.batch.count += 1;
         self.batch.has_links |= matches!(entry.kind, libc::DT_LNK | libc::DT_UNKNOWN);

@@ -251,9 +251,9 @@ pub const CASES: &[Case] = &[
     },
     Case {
         reports: &["support.microsoft.com 64883a5d"],
-        tried: "`forms` below a directory, and a file that begins with `~`: `scan --target sharepoint`",
-        trial: Trial::List(&[b"site/app/forms/", b"forms/", b"~backup.txt"], &["--target", "sharepoint"]),
-        right: "clean, [reserved-name], clean",
+        tried: "`forms` below a directory, and a file that begins with `~`: `scan --target sharepoint --library-depth 0`",
+        trial: Trial::List(&[b"site/app/forms/", b"forms/", b"~backup.txt"], &["--target", "sharepoint", "--library-depth", "0"]),
+        right: "clean, reserved-name, clean",
         then: Some("[reserved-name], [reserved-name], [leading-tilde]; the plan renamed all three"),
     },
     Case {

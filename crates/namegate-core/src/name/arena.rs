@@ -20,8 +20,8 @@ pub struct Arena {
     /// A name is empty, `.` or `..`.
     has_dots: bool,
     longest: usize,
-    /// The offsets of the names of directories, in ascending order.
-    directories: Vec<usize>,
+    /// The offsets of the names of another kind than `others`, in ascending order.
+    marked: Vec<(usize, EntryKind)>,
     /// The kind of all other names.
     others: EntryKind,
 }
@@ -46,7 +46,14 @@ impl Arena {
 
     /// An empty arena for names of which it is known whether they are those of directories.
     pub fn of_known_kinds() -> Self {
-        Self { others: EntryKind::File, ..Self::default() }
+        let mut arena = Self::default();
+        arena.expect_known_kinds();
+        arena
+    }
+
+    /// Records that all names are those of files unless they are marked; of an arena that is empty.
+    pub fn expect_known_kinds(&mut self) {
+        self.others = EntryKind::File;
     }
 
     /// An empty arena for names of which as much is known as of those in this one.
@@ -54,17 +61,17 @@ impl Arena {
         Self { others: self.others, ..Self::default() }
     }
 
-    /// Records that the name at `at`, which was pushed last, is that of a directory.
-    pub fn mark_directory(&mut self, at: usize) {
-        self.directories.push(at);
+    /// Records that the name at `at`, which was pushed last, is that of an entry of this kind.
+    pub fn mark(&mut self, at: usize, kind: EntryKind) {
+        if kind != self.others {
+            self.marked.push((at, kind));
+        }
     }
 
     /// The kind of the entry whose name starts at `at`.
     pub fn kind_at(&self, at: usize) -> EntryKind {
-        match self.directories.binary_search(&at) {
-            Ok(_) => EntryKind::Directory,
-            Err(_) => self.others,
-        }
+        let marked = self.marked.binary_search_by_key(&at, |&(marked, _)| marked);
+        marked.map_or(self.others, |found| self.marked[found].1)
     }
 
     /// The kind of the entry of `name`, a slice that the arena gave; [`EntryKind::Unknown`] for any other slice.
@@ -110,7 +117,7 @@ impl Arena {
             self.others = EntryKind::Unknown;
         }
         let at = self.bytes.len();
-        self.directories.extend(other.directories.iter().map(|directory| at + directory));
+        self.marked.extend(other.marked.iter().map(|&(marked, kind)| (at + marked, kind)));
         self.bytes.extend_from_slice(&other.bytes);
         self.has_dots |= other.has_dots;
         self.longest = self.longest.max(other.longest);
@@ -119,7 +126,7 @@ impl Arena {
     /// Removes all names and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.directories.clear();
+        self.marked.clear();
         (self.has_dots, self.longest) = (false, 0);
     }
 
@@ -294,14 +301,18 @@ mod tests {
         let mut arena = Arena::of_known_kinds();
         let file = arena.push(b"file").unwrap();
         let directory = arena.push(b"directory").unwrap();
-        arena.mark_directory(directory);
+        let unclear = arena.push(b"unclear").unwrap();
+        arena.mark(file, EntryKind::File);
+        arena.mark(directory, EntryKind::Directory);
+        arena.mark(unclear, EntryKind::Unknown);
         assert_eq!((arena.kind_at(file), arena.kind_at(directory)), (EntryKind::File, EntryKind::Directory));
         let mut both = Arena::of_known_kinds();
         both.append(&arena);
         both.append(&arena);
         let kinds: Vec<_> = both.iter().map(|(at, name)| (both.kind_at(at), both.kind_of(name))).collect();
         let twice = |kind| (kind, kind);
-        assert_eq!(kinds, [EntryKind::File, EntryKind::Directory].map(twice).repeat(2));
+        let expected = [EntryKind::File, EntryKind::Directory, EntryKind::Unknown];
+        assert_eq!(kinds, expected.map(twice).repeat(2));
         assert_eq!(both.kind_of(b"elsewhere"), EntryKind::Unknown);
         let mut unknown = Arena::new();
         unknown.push(b"x").unwrap();

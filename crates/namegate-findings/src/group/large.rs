@@ -4,6 +4,8 @@ use std::io;
 use std::mem;
 use std::ops::ControlFlow;
 
+use namegate_core::policy::EntryKind;
+
 use super::{FirstNumbers, GroupedDirectory};
 use crate::records::{EntryRecord, RecordCursor, SortedRecords};
 
@@ -114,8 +116,16 @@ impl NameCollector {
             self.directory.clashes.insert(name.to_vec(), clash);
         }
         let number = numbers.first();
-        match self.directory.names.push(name) {
-            Ok(_) => self.directory.numbers.push(number),
+        let names = &mut self.directory.names;
+        if names.is_empty() && numbers.kind() != EntryKind::Unknown {
+            // Most lists say it of all names or of none.
+            names.expect_known_kinds();
+        }
+        match names.push(name) {
+            Ok(at) => {
+                names.mark(at, numbers.kind());
+                self.directory.numbers.push(number);
+            }
             Err(_) => {
                 self.directory.holding_nul.push(name.to_vec());
                 self.of_nul.push(number);

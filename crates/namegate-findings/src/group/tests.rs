@@ -40,6 +40,50 @@ fn each_name_of_a_path_is_once_in_its_directory_with_its_first_number() {
 }
 
 #[test]
+fn the_kind_of_a_name_is_known_where_a_path_says_it() {
+    use EntryKind::{Directory, File, Unknown};
+    let paths: [&[u8]; 7] = [b"a", b"d/x", b"./e/", b"f/.", b"d", b"g//h/..", b"x\0y/z"];
+    let kinds = |shape, limit| {
+        let mut groups = Groups::new(shape, limit);
+        (1..).zip(paths).for_each(|(number, path)| groups.add(path, number).unwrap());
+        let mut kinds = BTreeMap::new();
+        for part in groups.into_parts().unwrap() {
+            let answer = part.each(limit, 8, &mut |names| {
+                let mut add = |part: GroupedDirectory| {
+                    for (at, name) in part.names.iter() {
+                        let dir = if part.dir.is_empty() { vec![] } else { [&part.dir[..], b"/"].concat() };
+                        kinds.insert([&dir[..], name].concat(), part.names.kind_at(at));
+                    }
+                };
+                match names {
+                    GroupedNames::Whole(directory) => add(directory),
+                    GroupedNames::Large(large) => large.each_part(&mut add).unwrap(),
+                }
+                ControlFlow::Continue(())
+            });
+            assert!(answer.unwrap().is_continue());
+        }
+        kinds
+    };
+    let expected = |of: &[(&str, EntryKind)]| -> BTreeMap<Vec<u8>, EntryKind> {
+        of.iter().map(|(name, kind)| (name.as_bytes().to_vec(), *kind)).collect()
+    };
+    let paths_of = |last| {
+        let known = [("d", Directory), ("e", Directory), ("f", Directory), ("g", Directory)];
+        let ends = [("a", last), ("d/x", last), ("g/h", Directory), ("x\0y/z", last)];
+        expected(&[&known[..], &ends].concat())
+    };
+    for limit in [1, LIMIT] {
+        assert_eq!(kinds(Shape::File, limit), paths_of(File), "limit {limit}");
+        let found = kinds(Shape::Path, limit);
+        assert_eq!(found, paths_of(Unknown), "limit {limit}");
+        let keys = kinds(Shape::Key, limit);
+        assert_eq!(keys[&b"a"[..]], File);
+        assert_eq!(keys[&b"d"[..]], Directory, "what something is below is no file alone");
+    }
+}
+
+#[test]
 fn a_path_is_split_as_the_system_does() {
     let found = grouped(Shape::Path, LIMIT, &[b"./a//b/./c/", b"/srv//x", b".", b"/", b"", b"../up/y"]);
     let wanted = expected(&[

@@ -14,7 +14,7 @@ class ArrowStream(Protocol):
 Column = ArrowArray | ArrowStream
 """Binary or string data in any layout of Arrow, or a table of one such column. Strings need not be valid UTF-8."""
 
-Shape = Literal["keys", "paths", "names"]
+Shape = Literal["keys", "paths", "files", "names"]
 """What an item of a list is: the key of an object, where each component counts; a path as a file system reads it, where
 ``a//b`` and ``./a/b`` are ``a/b``; or one name, of which a ``/`` is part."""
 
@@ -53,7 +53,7 @@ class CheckedNames:
 
 @final
 class Pairs:
-    """Record batches of ``parent``, ``name`` and ``fault``, made while they are read. They can be read once."""
+    """Record batches of ``parent``, ``name``, ``fault`` and ``entry``, made while they are read. They can be read once."""
 
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -103,7 +103,8 @@ def pairs(keys: Column, *, shape: Shape = "keys", decode: Decoding = "none") -> 
     """Splits keys into pairs of a parent and a name: for the name of a key, and for each directory above it.
 
     A pair can occur several times, also in several tasks. A key that is null, longer than 65,536 bytes, deeper than 1,024
-    levels or not encoded as ``decode`` says has ``fault`` set: pass it on, so that it is reported.
+    levels or not encoded as ``decode`` says has ``fault`` set: pass it on, so that it is reported. ``entry`` is ``file`` or
+    ``directory``, or null: ``shape="paths"`` does not say of the last name of a path what it is, ``shape="files"`` does.
     """
 
 def check_directories(
@@ -118,7 +119,7 @@ def check_directories(
     """Checks whole directories: all pairs with the same parent must be in ``pairs``.
 
     Args:
-        pairs: Record batches with the columns ``parent`` and ``name``, and ``fault`` if there is one. All are read at once.
+        pairs: Record batches with the columns ``parent`` and ``name``, and ``fault`` and ``entry`` if there are any. All are read at once.
         profiles: The policy; ``strict`` by default.
         prefix: The path of the root on the target; lengths of paths count it.
         encoding: The encoding of names that are not UTF-8, for suggested names; by default it is guessed for each directory.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ._namegate import Batches, Decoding, Findings, Pairs, Profiles, Shape, Summary
 
-PAIRS = "parent binary, name binary, fault string"
+PAIRS = "parent binary, name binary, fault string, entry string"
 FINDINGS = (
     "directory binary, name binary, path_encoded string, verdict string, rule string, concern string, severity string, "
     "start int, end int, message string, profiles array<string>, refused_by array<string>, group string, repair string, "
@@ -41,8 +41,8 @@ SUMMARY = (
     "namegate string, profiles array<string>, findings bigint, min_severity string"
 )
 ROWS = f"{FINDINGS}, {SUMMARY_COLUMN} struct<{SUMMARY}>"
-NUMBERED = "parent binary, name binary, number bigint, suspect boolean, first boolean"
-CANDIDATES = "parent binary, kind string, name binary, number bigint"
+NUMBERED = "parent binary, name binary, number bigint, suspect boolean, first boolean, entry string"
+CANDIDATES = "parent binary, kind string, name binary, number bigint, entry string"
 
 # A task with more names than this keeps a part of them in temporary files.
 NAMES_PER_PARTITION = 5_000_000
@@ -194,7 +194,7 @@ def _scan_cut(pairs: DataFrame, policy: Policy, settings: dict[str, Any], partit
         if wanted.isEmpty():
             break
         named = numbered.join(wanted.select("parent", "number"), ["parent", "number"], "leftsemi")
-        occupants = named.selectExpr("parent", "'occupant' AS kind", "name", "CAST(NULL AS bigint) AS number").distinct()
+        occupants = named.selectExpr("parent", "'occupant' AS kind", "name", "CAST(NULL AS bigint) AS number", "CAST(NULL AS string) AS entry").distinct()
         facts = kept(facts.unionByName(wanted).unionByName(occupants))
     checked = facts.repartition(partitions, "parent").mapInArrow(check, ROWS)
     summaries = found.where("summary IS NOT NULL").select(SUMMARY_COLUMN)
@@ -267,7 +267,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help="a policy file, read on this machine")
     parser.add_argument(
-        "--as", dest="shape", default="keys", choices=["keys", "paths", "names"], help="what a key is (default: keys)"
+        "--as", dest="shape", default="keys", choices=["keys", "paths", "files", "names"], help="what a key is (default: keys)"
     )
     parser.add_argument(
         "--decode",
