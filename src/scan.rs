@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod chunked;
+mod encodings;
 mod history;
 
 use std::collections::{HashMap, HashSet};
@@ -15,15 +16,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub use namegate_findings::directory::OwnerOf;
-use namegate_findings::directory::{CheckedNames, DirectoryScan};
+use namegate_findings::directory::{CheckedNames, DirectoryScan, Handover, LocatedNames};
 use namegate_findings::fingerprint::CheckBasis;
 use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
+use self::chunked::LargeCheck;
+use self::encodings::EncodingEvidence;
 use crate::encoded_text::EncodedNames;
 use crate::name::Span;
-use crate::name::reading::Encoding;
+use crate::name::reading::{Encoding, EncodingGuess};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::policy::rule::{RuleId, Severity};
@@ -31,6 +34,7 @@ use crate::progress::Observer;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
+use crate::source::encodings::EarlierNames;
 use crate::source::location::DirectoryPath;
 use crate::source::{self, DirectoryBatch, Fault, Frontier, Source, SourceEvent};
 
@@ -63,8 +67,20 @@ impl BatchScan<'_> {
         batch: &DirectoryBatch,
         checked: CheckedNames<'_>,
         emit: &mut dyn FnMut(DirectoryFindings),
-    ) {
-        self.directories.check(&batch.located(self.prefix), checked, emit);
+    ) -> Handover {
+        self.directories.check(&batch.located(self.prefix), checked, emit)
+    }
+
+    /// Checks all names of `batch`, of whose encodings this was guessed.
+    fn check_all(
+        &self,
+        batch: &DirectoryBatch,
+        guess: Option<&EncodingGuess>,
+        emit: &mut dyn FnMut(DirectoryFindings),
+    ) -> Handover {
+        let names = batch.located(self.prefix);
+        let names = LocatedNames { encodings: guess.or(names.encodings), ..names };
+        self.directories.check(&names, CheckedNames::All, emit)
     }
 }
 
@@ -100,7 +116,11 @@ pub fn scan(
         inode_of: Some(source::inode_of),
         ..DirectoryScan::new(policy, detail)
     };
-    let directories = BatchScan { directories, prefix: &settings.prefix };
+    let guesses = directories.has_messages() && settings.encoding.is_none();
+    let evidence = EncodingEvidence::new(source.as_tree().filter(|_| guesses));
+    let decided = BatchScan { directories, prefix: &settings.prefix };
+    let directories = DirectoryScan { waits: evidence.can_wait(), ..directories };
+    let directories = BatchScan { directories, ..decided };
     let renderer = report.renderer();
     let counters = Counters::new(targets);
     let mut output =
@@ -131,6 +151,31 @@ pub fn scan(
             write(&|output| output.write_findings(&findings, &rendered, line.as_deref()));
         }
     };
+    let report_of = |batch: &DirectoryBatch, findings: DirectoryFindings| {
+        observer.checked(&batch.dir, 0, findings.records.len() as u64);
+        if batch.in_repository {
+            counters.count(|summary| summary.in_repositories += findings.records.len() as u64);
+        }
+        report_findings(findings, false);
+    };
+    // Reports the directories whose findings wait for the evidence of more names.
+    let review = |is_stopped: &(dyn Fn() -> bool + Sync)| {
+        evidence.review(is_stopped, &|event, earlier| match event {
+            SourceEvent::Directory(batch) => {
+                let guess = batch.guess_encodings(&earlier.encodings);
+                decided.check_all(&batch, guess.as_ref(), &mut |findings| report_of(&batch, findings));
+            }
+            SourceEvent::Large(parts) => {
+                let guess = |_: &Path, sample: &_| EncodingGuess::for_sample(sample, &earlier.encodings);
+                let emit = &mut |findings| report_findings(findings, false);
+                chunked::check(parts, &decided, &guess, &FindingsOnly(observer), &mut |_| {}, emit);
+            }
+            SourceEvent::Fault(fault) => write(&|output| output.write_fault(&fault, 1)),
+            SourceEvent::Vanished => counters.count(|summary| summary.vanished += 1),
+            _ => {}
+        });
+    };
+    evidence.survey(&|| observer.is_stopped());
     source.read(&|event| {
         match event {
             SourceEvent::Directory(batch) => {
@@ -140,13 +185,18 @@ pub fn scan(
                     summary.encoded.add(count_encoded(&batch));
                 });
                 observer.checked(&batch.dir, batch.count as u64, 0);
-                directories.check(&batch, CheckedNames::All, &mut |findings| {
-                    observer.checked(&batch.dir, 0, findings.records.len() as u64);
-                    if batch.in_repository {
-                        counters.count(|summary| summary.in_repositories += findings.records.len() as u64);
+                let guess = evidence.guess(&batch);
+                let emit = &mut |findings| report_of(&batch, findings);
+                if directories.check_all(&batch, guess.as_ref(), emit) == Handover::Waits {
+                    let decide = |batch: DirectoryBatch, earlier: &EarlierNames| {
+                        let guess = batch.guess_encodings(&earlier.encodings);
+                        decided
+                            .check_all(&batch, guess.as_ref(), &mut |findings| report_of(&batch, findings));
+                    };
+                    if let Some((batch, earlier)) = evidence.decide(batch) {
+                        decide(batch, &earlier);
                     }
-                    report_findings(findings, false);
-                });
+                }
             }
             SourceEvent::History(directory) => {
                 let (dir, names) = (directory.names().dir.clone(), directory.names().count as u64);
@@ -163,9 +213,13 @@ pub fn scan(
             SourceEvent::Large(parts) => {
                 let mut encoded = EncodedNames::default();
                 let mut look = |part: &DirectoryBatch| encoded.add(count_encoded(part));
-                let names = chunked::check(parts, &directories, observer, &mut look, &mut |findings| {
-                    report_findings(findings, false);
-                });
+                let guess = |dir: &Path, sample: &_| evidence.guess_of(dir.as_os_str().as_bytes(), sample);
+                let emit = &mut |findings| report_findings(findings, false);
+                let LargeCheck { names, waits } =
+                    chunked::check(parts, &directories, &guess, observer, &mut look, emit);
+                if let Some((dir, root_len)) = waits {
+                    evidence.put_off_large(dir, root_len);
+                }
                 counters.count(|summary| {
                     summary.encoded.add(encoded);
                     summary.directories += 1;
@@ -176,13 +230,18 @@ pub fn scan(
             SourceEvent::RepeatedFault(fault, count) => write(&|output| output.write_fault(&fault, count)),
             SourceEvent::Unmarked(names) => counters.count(|summary| summary.unmarked.push(names.clone())),
             SourceEvent::Vanished => counters.count(|summary| summary.vanished += 1),
-            SourceEvent::Frontier(frontier) => write(&|output| output.save(&frontier)),
+            SourceEvent::Frontier(frontier) => {
+                // What a checkpoint takes for reported must have been reported, with the evidence that there is.
+                review(&|| false);
+                write(&|output| output.save(&frontier));
+            }
         }
         if has_failed.load(Relaxed) || observer.is_stopped() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     });
+    review(&|| has_failed.load(Relaxed) || observer.is_stopped());
     observer.finishing();
     let output = output.into_inner();
     let (accepted, mut summary) = (output.accepted(), counters.sum());
@@ -204,6 +263,19 @@ fn count_encoded(batch: &DirectoryBatch) -> EncodedNames {
     match batch.container.is_none() && !batch.in_repository {
         true => EncodedNames::count(&batch.names),
         false => EncodedNames::default(),
+    }
+}
+
+/// Tells of findings, and not of names, which were checked before.
+struct FindingsOnly<'o>(&'o dyn Observer);
+
+impl Observer for FindingsOnly<'_> {
+    fn checked(&self, dir: &Path, _: u64, findings: u64) {
+        self.0.checked(dir, 0, findings);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
     }
 }
 

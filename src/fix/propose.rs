@@ -22,10 +22,8 @@ mod separators;
 mod spill;
 
 use std::cell::{Cell, RefCell};
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::hash::BuildHasher;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +32,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use self::conversion::NameConversion;
-use self::directory::{EarlierNames, NameProposer};
+use self::directory::NameProposer;
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
 use self::draft::{LineRecord, tag};
 use self::large::LargeDirectory;
@@ -46,6 +44,7 @@ use crate::name::reading::{Encoding, EncodingCounts};
 use crate::policy::rule::Severity;
 use crate::policy::{Policy, RepairScope};
 use crate::progress::{NoProgress, Observer};
+use crate::source::encodings::{EarlierNames, TreeEncodings};
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
 use crate::source::{DirectoryBatch, Parts, Source, SourceEvent};
@@ -120,11 +119,7 @@ struct TreeFindings {
     lines: RecordSorter,
     /// The directories with symbolic links.
     linked: RecordSorter,
-    /// The encodings of the names of directories, as far as they were guessed, by the hashes of their paths.
-    encodings: HashMap<u64, EncodingCounts>,
-    hash: RandomState,
-    /// Those of the whole tree.
-    tree: EncodingCounts,
+    encodings: TreeEncodings,
     /// Directories with guesses.
     uncertain: UncertainDirectories,
     /// The number of names that get no new name because the targets only advise against them.
@@ -182,7 +177,7 @@ impl PlanReader<'_> {
 
     fn check(&self, batch: DirectoryBatch) -> io::Result<()> {
         let dir = batch.dir.as_os_str().as_bytes();
-        let earlier = self.found().above(dir);
+        let earlier = self.found().encodings.above(dir);
         let proposals = self.proposer.propose(&batch, &earlier);
         let count = proposals.count();
         self.observer.checked(&batch.dir, batch.count as u64, count as u64);
@@ -214,7 +209,7 @@ impl PlanReader<'_> {
         let dir = large.dir.clone();
         let path = dir.as_os_str().as_bytes();
         self.found().add_counts(path, large.has_work_tree, 0);
-        let earlier = self.found().above(path);
+        let earlier = self.found().encodings.above(path);
         let evidence = large.evidence(&earlier);
         let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
         self.found().add_directory(path, large.has_links, encodings)?;
@@ -236,9 +231,9 @@ impl PlanReader<'_> {
 
     /// Checks the directories with guesses again, with the other names of the tree as evidence.
     fn review_encodings(&self, exclude: &Exclude) -> io::Result<()> {
-        let (UncertainDirectories { records, mut singles, .. }, mut tree) = {
+        let (UncertainDirectories { records, mut singles, .. }, encodings) = {
             let mut found = self.found();
-            (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.tree))
+            (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.encodings))
         };
         let records = records.finish()?;
         let mut cursor = records.cursor()?;
@@ -250,19 +245,11 @@ impl PlanReader<'_> {
             if key == [UNCERTAIN] {
                 let root_len = payload.first_chunk().map_or(0, |len| u64::from_le_bytes(*len)) as usize;
                 let single = singles.remove(&u64::from_be_bytes(*number));
-                let own = self.found().encodings_of(dir).cloned().unwrap_or_default();
-                tree.remove(&own);
-                is_reviewed = false;
-                if tree.names() >= 1.0 {
-                    let place = "in the rest of the tree";
-                    let earlier = EarlierNames { encodings: std::mem::take(&mut tree), place };
-                    is_reviewed = match single {
-                        Some(batch) => self.review(&batch, &earlier)?,
-                        None => self.review_directory(dir, root_len, exclude, &earlier)?,
-                    };
-                    tree = earlier.encodings;
-                }
-                tree.add(&own);
+                is_reviewed = match (encodings.elsewhere(dir), single) {
+                    (None, _) => false,
+                    (Some(earlier), Some(batch)) => self.review(&batch, &earlier)?,
+                    (Some(earlier), None) => self.review_directory(dir, root_len, exclude, &earlier)?,
+                };
             } else if !is_reviewed || key.first() == Some(&tag::LONG) {
                 self.found().lines.push(EntryRecord { dir, name: key, payload })?;
             }
@@ -335,8 +322,7 @@ impl TreeFindings {
             self.linked.push(EntryRecord { dir, name: b"", payload: b"" })?;
         }
         if let Some(encodings) = encodings {
-            self.tree.add(encodings);
-            self.encodings.insert(self.hash.hash_one(dir), encodings.clone());
+            self.encodings.add(dir, encodings);
         }
         Ok(())
     }
@@ -359,21 +345,6 @@ impl TreeFindings {
                 payload,
             }),
             None => certain.push(EntryRecord { dir, name: key, payload }),
-        })
-    }
-
-    fn encodings_of(&self, dir: &[u8]) -> Option<&EncodingCounts> {
-        self.encodings.get(&self.hash.hash_one(dir))
-    }
-
-    /// The names of the nearest directory above `dir` that has any in legacy encodings. A directory is checked before its
-    /// subdirectories.
-    fn above(&self, dir: &[u8]) -> EarlierNames {
-        let mut above = Path::new(OsStr::from_bytes(dir)).ancestors().skip(1);
-        let found = above.find_map(|dir| self.encodings_of(dir.as_os_str().as_bytes()));
-        found.map_or_else(EarlierNames::default, |encodings| EarlierNames {
-            encodings: encodings.clone(),
-            place: "in a directory above",
         })
     }
 }

@@ -7,18 +7,20 @@
 //! held here either.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use namegate_findings::directory::CheckedNames;
+use namegate_findings::directory::{CheckedNames, Handover, is_decoded_by_guess};
 use namegate_findings::place_rules;
 
 use super::BatchScan;
 use crate::check::{HeldNames, RereadNames, SuspectNames};
-use crate::name::reading::EncodingSample;
-use crate::policy::{Fingerprints, NamesInUse, PartsSuggester, UsedFingerprints};
+use crate::name::reading::{EncodingGuess, EncodingSample};
+use crate::policy::{
+    EncodingHint, Fingerprints, NamesInUse, PartsSuggester, SuggestedName, UsedFingerprints,
+};
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
-use crate::source::{DirectoryBatch, Parts};
+use crate::source::{DirectoryBatch, Parts, SiblingNames};
 
 /// Bytes of names with findings that are held together if their findings are shown.
 const MOST_HELD: usize = 1 << 18;
@@ -26,15 +28,28 @@ const MOST_HELD: usize = 1 << 18;
 /// Takes the findings.
 type FindingsSink<'e> = dyn FnMut(DirectoryFindings) + 'e;
 
-/// Checks the names of a large directory, gives each part to `look` and the findings to `emit`, and returns the number of names.
+/// Guesses the encodings of the names of a directory from a sample of those that are not UTF-8.
+type Guess<'g> = dyn Fn(&Path, &EncodingSample) -> Option<EncodingGuess> + 'g;
+
+/// A large directory that was checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LargeCheck {
+    /// The number of names.
+    pub(super) names: u64,
+    /// The directory if its findings wait for more evidence, with the number of bytes of its path that are those of the root.
+    pub(super) waits: Option<(PathBuf, usize)>,
+}
+
+/// Checks the names of a large directory, and gives each part to `look` and the findings to `emit`.
 pub(super) fn check(
     parts: &mut dyn Parts,
     scan: &BatchScan<'_>,
+    guess: &Guess<'_>,
     observer: &dyn Observer,
     look: &mut dyn FnMut(&DirectoryBatch),
     emit: &mut FindingsSink<'_>,
-) -> u64 {
-    check_holding(MOST_HELD, parts, scan, observer, look, emit)
+) -> LargeCheck {
+    check_holding(MOST_HELD, parts, scan, guess, observer, look, emit)
 }
 
 /// [`check`], with at most `most_held` bytes of names with findings together.
@@ -42,13 +57,14 @@ fn check_holding(
     most_held: usize,
     parts: &mut dyn Parts,
     scan: &BatchScan<'_>,
+    guess: &Guess<'_>,
     observer: &dyn Observer,
     look: &mut dyn FnMut(&DirectoryBatch),
     emit: &mut FindingsSink<'_>,
-) -> u64 {
+) -> LargeCheck {
     let prefix = scan.prefix;
     let mut check = scan.directories.policy.check_in_parts();
-    let (mut dir, mut names, mut has_objection) = (PathBuf::new(), 0, false);
+    let (mut dir, mut root_len, mut names, mut has_objection) = (PathBuf::new(), 0, 0, false);
     parts.each(&mut |part| {
         names += part.count as u64;
         look(part);
@@ -58,42 +74,56 @@ fn check_holding(
         }
         observer.checked(&part.dir, part.count as u64, 0);
         dir.clone_from(&part.dir);
+        root_len = part.root_len;
     });
+    let checked = LargeCheck { names, waits: None };
     if has_objection {
         check.add_violation();
     }
-    let Some(mut suspects) = check.suspects() else { return names };
+    let Some(mut suspects) = check.suspects() else { return checked };
     let emit = &mut |findings: DirectoryFindings| {
         observer.checked(&dir, 0, findings.records.len() as u64);
         emit(findings);
     };
     if !scan.directories.has_messages() {
         check_in_parts(parts, scan, &suspects, emit);
-        return names;
+        return checked;
     }
     let mut undecoded = EncodingSample::default();
     let found = collect_names(parts, &mut |found, part| {
         let names = suspects_of(part, scan, &suspects);
         undecoded.add_all(&names.names);
+        if let SiblingNames::Excluded(names) = &part.siblings {
+            undecoded.add_all(names);
+        }
         // More than that shows that there are too many; the rest is only sampled.
         if found.name_bytes() <= most_held {
             found.append(&names);
         }
     });
+    // Those of an archive are known already.
+    let known = found.as_ref().and_then(|found| found.encodings.clone());
+    let guess = match (scan.directories.encoding, &known) {
+        (None, None) => guess(&dir, &undecoded),
+        _ => None,
+    };
+    let given = scan.directories.encoding.map(EncodingHint::Given);
+    let guessed = || known.as_deref().or(guess.as_ref()).map(EncodingHint::Guessed);
+    let hint = given.or_else(guessed).unwrap_or(EncodingHint::Unknown);
     let used = suspects.take_used();
-    match found {
+    let handover = match found {
         Some(found) if found.name_bytes() <= most_held => {
             let in_use: &mut NamesInUse<'_> = &mut |_, take| parts.each_name(take);
             let used = used.as_ref().into();
-            scan.check(&found, CheckedNames::Suspects { in_use, used, hint: None }, emit);
+            scan.check(&found, CheckedNames::Suspects { in_use, used, hint: Some(hint) }, emit)
         }
         Some(_) => {
-            let suggester = scan.directories.policy.suggest_in_parts(scan.directories.encoding, &undecoded);
-            LargeDirectory { parts, scan, suspects: &suspects, suggester: &suggester }.check(used, emit);
+            let suggester = scan.directories.policy.suggest_in_parts(hint);
+            LargeDirectory { parts, scan, suspects: &suspects, suggester: &suggester }.check(used, emit)
         }
-        None => {}
-    }
-    names
+        None => Handover::Done,
+    };
+    LargeCheck { waits: (handover == Handover::Waits).then_some((dir, root_len)), ..checked }
 }
 
 /// Collects names of a directory as one batch; `None` if the directory can no longer be read at all.
@@ -152,15 +182,19 @@ struct LargeDirectory<'d, 'p> {
 
 impl LargeDirectory<'_, '_> {
     /// Gives the findings to `emit`. `used` are the fingerprints of all names, if they are known.
-    fn check(mut self, used: Option<UsedFingerprints>, emit: &mut FindingsSink<'_>) {
+    fn check(mut self, used: Option<UsedFingerprints>, emit: &mut FindingsSink<'_>) -> Handover {
         let Self { scan, suspects, suggester, .. } = self;
         let policy = scan.directories.policy;
-        let mut suggested = Fingerprints::new(policy);
+        let (mut suggested, mut has_guesses) = (Fingerprints::new(policy), false);
         self.parts.each(&mut |part| {
             each_suspect(&suspects_of(part, scan, suspects), scan, suggester, &mut |_, _, _, new| {
-                new.into_iter().for_each(|new| suggested.add_text(new));
+                has_guesses |= new.is_some_and(is_decoded_by_guess);
+                new.into_iter().for_each(|new| suggested.add_text(&new.name));
             });
         });
+        if scan.directories.waits && has_guesses {
+            return Handover::Waits;
+        }
         let mut held = HeldNames::new(suspects, used, suggested, &mut self);
         let found = held.check(&mut self, &mut |names: &DirectoryBatch, in_use, used| {
             let mut found = Vec::new();
@@ -180,6 +214,7 @@ impl LargeDirectory<'_, '_> {
                 scan.check(&piece, CheckedNames::Part(suggester), emit);
             });
         });
+        Handover::Done
     }
 }
 
@@ -208,7 +243,7 @@ fn selected(
 ) -> DirectoryBatch {
     let mut names = found.without_names();
     each_suspect(found, scan, suggester, &mut |piece, at, name, new| {
-        if is_selected(name, new) {
+        if is_selected(name, new.map(|new| &*new.name)) {
             names.push_from(piece, at, name);
         }
     });
@@ -221,13 +256,13 @@ fn each_suspect(
     found: &DirectoryBatch,
     scan: &BatchScan<'_>,
     suggester: &PartsSuggester<'_>,
-    take: &mut dyn FnMut(&DirectoryBatch, usize, &[u8], Option<&str>),
+    take: &mut dyn FnMut(&DirectoryBatch, usize, &[u8], Option<&SuggestedName>),
 ) {
     let policy = scan.directories.policy;
     found.each_piece(&mut |piece| {
         let check = policy.check_directory(&piece.directory(scan.prefix));
         let suggested = check.map(|check| check.suggested_names_alone(policy, suggester)).unwrap_or_default();
-        piece.each_name(&mut |at, name| take(&piece, at, name, suggested.get(&at).map(|new| &*new.name)));
+        piece.each_name(&mut |at, name| take(&piece, at, name, suggested.get(&at)));
     });
 }
 

@@ -6,6 +6,7 @@
 #[cfg(feature = "archive")]
 pub mod archive;
 #[cfg(feature = "git")]
+pub mod encodings;
 pub mod git;
 pub mod group;
 pub mod list;
@@ -41,10 +42,36 @@ use namegate_findings::unmarked::UnmarkedNames;
 pub trait Source: Sync {
     /// Hands each directory, and each fault, to `visit`, from any thread and in any order. Stops early if `visit` breaks.
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync));
+
+    /// The source if it is a tree. Each of its directories comes before those below it.
+    fn as_tree(&self) -> Option<&dyn TreeSource> {
+        None
+    }
+}
+
+/// A tree, whose directories can be read once more.
+pub trait TreeSource: Source {
+    /// Reads the directory `dir` again, of which the first `root_len` bytes are those of the root, and hands over its names.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or is not in this tree.
+    fn read_again(&self, dir: &Path, root_len: usize, tell: &dyn Fn(SourceEvent<'_>)) -> io::Result<()>;
+
+    /// Whether directories come in the order of their paths.
+    fn is_ordered(&self) -> bool {
+        false
+    }
 }
 
 /// Several sources, one after the other.
 impl Source for Vec<Box<dyn Source>> {
+    fn as_tree(&self) -> Option<&dyn TreeSource> {
+        match &self[..] {
+            [source] => source.as_tree(),
+            _ => None,
+        }
+    }
+
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let is_ended = AtomicBool::new(false);
         for source in self {

@@ -19,7 +19,7 @@ use walkdir::{DirEntry, WalkDir};
 use super::roots::{NO_NUL, RootPaths, TreeRoot};
 use super::scope::Scope;
 use super::work_stack::WorkStack;
-use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent};
+use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, TreeSource};
 use crate::check::EntryKind;
 use crate::name::arena::Arena;
 
@@ -50,7 +50,29 @@ impl Walk {
     }
 }
 
+impl TreeSource for Walk {
+    fn read_again(&self, dir: &Path, root_len: usize, tell: &dyn Fn(SourceEvent<'_>)) -> io::Result<()> {
+        let device = std::fs::metadata(dir)?.dev();
+        let root = TreeRoot { path: dir.to_path_buf(), prefix_len: root_len, device, in_repository: false };
+        let is_root = dir.as_os_str().len() <= root_len;
+        let (path, name) = match (dir.parent(), dir.file_name()) {
+            (Some(above), Some(name)) if !is_root => (above.to_path_buf(), Some(name.to_owned())),
+            _ => (dir.to_path_buf(), None),
+        };
+        let work = Work { above: Arc::new(Ancestor { root, path, line: None }), name, depth: 0 };
+        work.read(&self.options, tell).map(drop).map_err(|fault| fault.error)
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.options.is_sorted
+    }
+}
+
 impl Source for Walk {
+    fn as_tree(&self) -> Option<&dyn TreeSource> {
+        Some(self)
+    }
+
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let stack = WorkStack::new();
         let tell = |event: SourceEvent<'_>| {

@@ -17,6 +17,7 @@ mod engines;
 mod explain;
 mod fix_conversion;
 mod fix_defaults;
+mod fix_evidence;
 mod fix_plan;
 mod fix_table;
 #[cfg(feature = "git")]

@@ -10,8 +10,8 @@ use namegate_core::name::display::display;
 use namegate_core::name::reading::{Encoding, EncodingGuess};
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{
-    Collision, EncodingHint, FingerprintIndex, NameCheck, NamesInUse, PartsSuggester, Policy, SuggestedName,
-    Violation,
+    Collision, Confidence, EncodingHint, FingerprintIndex, NameCheck, NamesInUse, PartsSuggester, Policy,
+    SuggestedName, Violation,
 };
 
 use crate::group::Clashes;
@@ -38,6 +38,17 @@ pub struct DirectoryScan<'s> {
     pub owner_of: Option<OwnerOf>,
     /// Looks up the inode number of a directory on disk, if it is reported.
     pub inode_of: Option<InodeOf>,
+    /// Nothing is handed over if more evidence could change how a name is decoded.
+    pub waits: bool,
+}
+
+/// Whether the findings of a directory were handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// They were.
+    Done,
+    /// They wait for more evidence ([`DirectoryScan::waits`]).
+    Waits,
 }
 
 /// Reports whether it is known that a name of a directory breaks a rule.
@@ -104,7 +115,16 @@ impl<'s> DirectoryScan<'s> {
     /// A scan of everything, without known findings, owners and inode numbers.
     pub fn new(policy: &'s Policy, detail: Detail) -> Self {
         let min_severity = Severity::Warn;
-        Self { policy, detail, min_severity, encoding: None, accepts: None, owner_of: None, inode_of: None }
+        Self {
+            policy,
+            detail,
+            min_severity,
+            encoding: None,
+            accepts: None,
+            owner_of: None,
+            inode_of: None,
+            waits: false,
+        }
     }
 
     /// Checks one directory and gives its findings to `emit`, in parts if there are many.
@@ -113,18 +133,30 @@ impl<'s> DirectoryScan<'s> {
         directory: &LocatedNames<'_>,
         checked: CheckedNames<'_>,
         emit: &mut dyn FnMut(DirectoryFindings),
-    ) {
+    ) -> Handover {
         let policy = self.policy;
         let check = policy.check_directory(&directory.names);
         let by_place =
             || place_rules::apply_to(directory).then(|| DirectoryCheck::without_violations(&directory.names));
-        let Some(mut check) = check.or_else(by_place) else { return };
+        let Some(mut check) = check.or_else(by_place) else { return Handover::Done };
         if matches!(checked, CheckedNames::Ever) {
             check.collisions.clear();
         }
         let mut by_place = place_violations(directory, policy, &check);
         if check.is_clean() && by_place.is_empty() {
-            return;
+            return Handover::Done;
+        }
+        let mut repairs = match checked {
+            _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
+            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.hint(directory)),
+            CheckedNames::Suspects { in_use, used, hint } => {
+                let hint = hint.or_else(|| self.hint(directory));
+                check.suggested_names_among(policy, hint, in_use, used)
+            }
+            CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
+        };
+        if self.waits && repairs.values().any(is_decoded_by_guess) {
+            return Handover::Waits;
         }
         let inode_of = self.inode_of.filter(|_| self.has_messages() && directory.container.is_none());
         let place = Arc::new(DirectoryPath {
@@ -160,15 +192,6 @@ impl<'s> DirectoryScan<'s> {
                 groups.push(group);
             }
         }
-        let mut repairs = match checked {
-            _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
-            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.hint(directory)),
-            CheckedNames::Suspects { in_use, used, hint } => {
-                let hint = hint.or_else(|| self.hint(directory));
-                check.suggested_names_among(policy, hint, in_use, used)
-            }
-            CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
-        };
         let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]
             .into_iter()
             .flatten()
@@ -229,6 +252,7 @@ impl<'s> DirectoryScan<'s> {
         if !rest.is_empty() {
             emit(rest);
         }
+        Handover::Done
     }
 
     /// What is known about the encoding of names that are not UTF-8.
@@ -271,6 +295,11 @@ impl<'s> DirectoryScan<'s> {
         };
         check.violations.iter().enumerate().map(objection).collect()
     }
+}
+
+/// Whether a name was decoded by a guess, which more evidence could change.
+pub fn is_decoded_by_guess(new: &SuggestedName) -> bool {
+    new.decoded.is_some_and(|decoded| decoded.confidence == Confidence::Guess)
 }
 
 fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) -> CollisionGroup {

@@ -16,6 +16,7 @@ use crate::name::reading::EncodingCounts;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, SuggestedName, Violation};
 use crate::source::DirectoryBatch;
+use crate::source::encodings::EarlierNames;
 
 /// The suggestions for one directory. They are made one after another, so that only one at a time is in memory with all that
 /// stands in its line.
@@ -139,14 +140,6 @@ pub(super) fn is_merge_rule(rule: RuleId) -> bool {
     matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
 }
 
-/// The evidence for the encodings of a directory, besides its own names.
-#[derive(Clone, Debug, Default)]
-pub(super) struct EarlierNames {
-    pub(super) encodings: EncodingCounts,
-    /// Where they are, as the end of a sentence; empty if there are none.
-    pub(super) place: &'static str,
-}
-
 /// Suggests names for the names of directories.
 #[derive(Clone, Copy)]
 pub(super) struct NameProposer<'p> {
@@ -183,7 +176,7 @@ impl<'p> NameProposer<'p> {
         let converted = || self.converts(batch).then(|| DirectoryCheck::without_violations(&directory));
         let Some(check) = check.or_else(converted) else { return DirectoryProposals::default() };
         let evidence = match check.is_listed() {
-            true => EncodingEvidence::for_names(check.all_names(), self.settings, earlier),
+            true => EncodingEvidence::of_directory(batch, self.settings, earlier),
             false => EncodingEvidence::default(),
         };
         self.suggest(check, batch, &Arc::new(evidence), OtherNames::InBatch)

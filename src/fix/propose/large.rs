@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::directory::{EarlierNames, NameProposer};
+use super::directory::NameProposer;
 use super::look_up::{LineBuffer, LineMaker, LineSink};
 use super::meanings::EncodingEvidence;
 use super::spill::{LineSpill, SpilledLine, SpilledLines, StoredLines};
@@ -18,6 +18,7 @@ use crate::fix::in_order::in_order;
 use crate::name::reading::EncodingSample;
 use crate::policy::Fingerprints;
 use crate::progress::Observer;
+use crate::source::encodings::EarlierNames;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};
 
 /// So many names that are compared get their lines together.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::PlanSettings;
-use super::directory::{EarlierNames, Proposal, is_merge_rule};
+use super::directory::{Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
 use super::separators::SeparatedPath;
 use crate::fix::plan::Alternative;
@@ -17,6 +17,8 @@ use crate::name::reading::{
 use crate::policy::profile::Test;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
+use crate::source::DirectoryBatch;
+use crate::source::encodings::EarlierNames;
 
 /// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
 pub(super) type MeantTexts = Vec<Option<(String, Confidence)>>;
@@ -41,15 +43,15 @@ pub(super) struct EncodingEvidence {
 
 impl EncodingEvidence {
     /// The evidence of the names of a directory and of `earlier` names.
-    pub(super) fn for_names<'n>(
-        names: impl Iterator<Item = &'n [u8]>,
+    pub(super) fn of_directory(
+        batch: &DirectoryBatch,
         settings: &PlanSettings,
         earlier: &EarlierNames,
     ) -> Self {
-        Self::new(settings, earlier, |counts| EncodingGuess::for_names(names, counts))
+        Self::new(settings, earlier, |counts| batch.guess_encodings(counts))
     }
 
-    /// [`EncodingEvidence::for_names`] for a directory that is not held.
+    /// [`EncodingEvidence::of_directory`] for a directory that is not held.
     pub(super) fn for_sample(
         sample: &EncodingSample,
         settings: &PlanSettings,

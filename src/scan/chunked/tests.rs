@@ -6,10 +6,15 @@ use namegate_findings::group::Clash;
 
 use super::*;
 use crate::name::escape::stable_hash;
+use crate::name::reading::EncodingCounts;
 use crate::policy::{Confidence, Policy, Violation, profile};
 use crate::progress::NoProgress;
 use crate::report::Detail;
 use crate::source::location::{ArchiveKind, Container, Location};
+
+/// As a scan of a source that is no tree.
+const GUESS: fn(&Path, &EncodingSample) -> Option<EncodingGuess> =
+    |_, sample| EncodingGuess::for_sample(sample, &EncodingCounts::default());
 
 /// A directory that is handed over in parts.
 #[derive(Debug)]
@@ -115,11 +120,16 @@ fn assert_same_in_parts(whole: DirectoryBatch, most_held: usize) {
             parts.passes = 0;
             let (mut whole, mut found) = (Collected::default(), Collected::default());
             scan.check(&parts.whole, CheckedNames::All, &mut |findings| whole.add(findings));
-            let count =
-                check_holding(most_held, &mut parts, &scan, &NoProgress, &mut |_| {}, &mut |findings| {
-                    found.add(findings)
-                });
-            assert_eq!(count, parts.whole.count as u64);
+            let count = check_holding(
+                most_held,
+                &mut parts,
+                &scan,
+                &GUESS,
+                &NoProgress,
+                &mut |_| {},
+                &mut |findings| found.add(findings),
+            );
+            assert_eq!(count, LargeCheck { names: parts.whole.count as u64, waits: None });
             assert!(parts.passes < 30, "{} passes", parts.passes);
             assert_eq!(found.groups, whole.groups, "{:?}", policy.profiles());
             for (name, expected) in &whole.names {
@@ -174,6 +184,6 @@ fn a_rule_of_the_container_alone_is_enough_for_a_finding() {
     let scan = BatchScan { directories: DirectoryScan::new(&policy, Detail::Everything), prefix: b"" };
     let mut found = Collected::default();
     let mut parts = ListedParts { whole, passes: 0 };
-    check(&mut parts, &scan, &NoProgress, &mut |_| {}, &mut |findings| found.add(findings));
+    check(&mut parts, &scan, &GUESS, &NoProgress, &mut |_| {}, &mut |findings| found.add(findings));
     assert_eq!(found.names.into_keys().collect::<Vec<_>>(), [b".git"]);
 }

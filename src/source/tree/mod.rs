@@ -12,6 +12,7 @@ mod pool;
 mod reading;
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,6 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
 use nix::sys::stat::fstat;
 
 use self::node::{Frame, OpenNodes, TreeNode, open_root, push_name};
@@ -27,7 +30,7 @@ use self::pool::{ReadJob, WorkPool, jobs_from};
 use self::reading::{BUFFER, ReadRequest};
 use super::roots::{RootPaths, TreeRoot};
 use super::scope::{Exclude, Scope};
-use super::{Fault, Frontier, Source, SourceEvent};
+use super::{Fault, Frontier, Source, SourceEvent, TreeSource};
 use crate::sys::open_files;
 
 /// Directory trees as a source.
@@ -87,7 +90,30 @@ impl Tree {
     }
 }
 
+impl TreeSource for Tree {
+    fn read_again(&self, dir: &Path, root_len: usize, tell: &dyn Fn(SourceEvent<'_>)) -> io::Result<()> {
+        let path = dir.as_os_str().as_bytes();
+        let (root, below) = path.split_at(root_len.min(path.len()));
+        let root = self.roots.iter().find(|known| {
+            let known = known.as_os_str().as_bytes();
+            root == known || root.strip_suffix(b"/") == Some(known)
+        });
+        let mut opened = open(root.ok_or(Errno::ENOENT)?, node::READ, Mode::empty())?;
+        // A user who can write in the tree could have replaced a directory by a link meanwhile.
+        for name in below.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let flags = node::READ | OFlag::O_NOFOLLOW;
+            opened = openat(&opened, OsStr::from_bytes(name), flags, Mode::empty())?;
+        }
+        read_directory(opened.as_fd(), path, root_len, &self.scope.exclude, tell);
+        Ok(())
+    }
+}
+
 impl Source for Tree {
+    fn as_tree(&self) -> Option<&dyn TreeSource> {
+        Some(self)
+    }
+
     fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
         let stopped = AtomicBool::new(false);
         let jobs =

@@ -21,7 +21,7 @@ use crate::source::roots::TreeRoot;
 
 /// Flags for opening a directory to read it. Nothing else is ever opened: a FIFO or a device in the place of a
 /// directory fails with ENOTDIR.
-const READ: OFlag =
+pub(super) const READ: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
 /// Flags for opening a directory on the way to another.
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);

@@ -146,7 +146,8 @@ impl WorkPool {
         state.paused += 1;
         self.changed.notify_all();
         while state.pauses == pauses {
-            if self.is_stopped() {
+            // While a frontier is reported, nothing is recorded: it has all waiting names, and a thread that goes on records its own again.
+            if self.is_stopped() && !state.is_telling {
                 return false;
             }
             if state.paused < state.busy || state.is_telling {

@@ -7,38 +7,26 @@
 use std::collections::BTreeMap;
 
 use super::{EncodingHint, ImperfectName, SuggestedName, Suggester};
-use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess, EncodingSample};
 use crate::policy::Policy;
 
 /// Suggests names without regard to the other names of the directory.
 #[derive(Debug)]
 pub struct PartsSuggester<'p> {
     suggester: Suggester<'p>,
-    encoding: Option<Encoding>,
-    guess: Option<EncodingGuess>,
+    hint: EncodingHint<'p>,
 }
 
 impl Policy {
-    /// Starts to suggest names for a directory that comes in parts. Names that are not UTF-8 are decoded in `encoding`; without one
-    /// the encoding is guessed from `sample`.
-    pub fn suggest_in_parts(
-        &self,
-        encoding: Option<Encoding>,
-        sample: &EncodingSample,
-    ) -> PartsSuggester<'_> {
-        let guess = match encoding {
-            Some(_) => None,
-            None => EncodingGuess::for_sample(sample, &EncodingCounts::default()),
-        };
-        PartsSuggester { suggester: Suggester::new(self), encoding, guess }
+    /// Starts to suggest names for a directory that comes in parts. Names that are not UTF-8 are decoded as `hint` says.
+    pub fn suggest_in_parts<'p>(&'p self, hint: EncodingHint<'p>) -> PartsSuggester<'p> {
+        PartsSuggester { suggester: Suggester::new(self), hint }
     }
 }
 
 impl PartsSuggester<'_> {
     /// What is known about the encoding of names that are not UTF-8.
     pub fn hint(&self) -> EncodingHint<'_> {
-        let given = self.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
-        self.guess.as_ref().map_or(given, EncodingHint::Guessed)
+        self.hint
     }
 
     /// The suggested names for `imperfect`, by the index of each name in `names`.
