@@ -202,7 +202,14 @@ impl TarReader<'_, '_, '_> {
         let is_stored_read = !has_own || long_name.is_some();
         let stored = long_name.is_none().then(|| [Some(header.name()), header.other_name()]);
         let stored = stored.unwrap_or([long_name, None]).map(|name| name.filter(|_| is_stored_read));
-        let mut names = [own, other, of_all, other_of_all].into_iter().chain(stored).flatten();
+        let names = [own, other, of_all, other_of_all].into_iter().chain(stored).flatten();
+        // Some programs end a name at a NUL.
+        let until_nul = |name: &[u8]| name.iter().position(|&byte| byte == 0).filter(|&end| end > 0);
+        let with_cut = |name: Vec<u8>| {
+            let cut = until_nul(&name).map(|end| name[..end].to_vec());
+            std::iter::once(name).chain(cut)
+        };
+        let mut names = names.flat_map(with_cut);
         // Not every program writes the `/`; `D` is a directory of a GNU incremental backup.
         let is_directory = matches!(kind, b'5' | b'D');
         let marked = |mut name: Vec<u8>| {
