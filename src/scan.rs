@@ -158,13 +158,14 @@ pub fn scan(
         }
         report_findings(findings, false);
     };
+    let decide = |batch: &DirectoryBatch, earlier: &EarlierNames| {
+        let guess = batch.guess_encodings(&earlier.encodings);
+        decided.check_all(batch, guess.as_ref(), &mut |findings| report_of(batch, findings));
+    };
     // Reports the directories whose findings wait for the evidence of more names.
     let review = |is_stopped: &(dyn Fn() -> bool + Sync)| {
         evidence.review(is_stopped, &|event, earlier| match event {
-            SourceEvent::Directory(batch) => {
-                let guess = batch.guess_encodings(&earlier.encodings);
-                decided.check_all(&batch, guess.as_ref(), &mut |findings| report_of(&batch, findings));
-            }
+            SourceEvent::Directory(batch) => decide(&batch, earlier),
             SourceEvent::Large(parts) => {
                 let guess = |_: &Path, sample: &_| EncodingGuess::for_sample(sample, &earlier.encodings);
                 let emit = &mut |findings| report_findings(findings, false);
@@ -188,13 +189,9 @@ pub fn scan(
                 let guess = evidence.guess(&batch);
                 let emit = &mut |findings| report_of(&batch, findings);
                 if directories.check_all(&batch, guess.as_ref(), emit) == Handover::Waits {
-                    let decide = |batch: DirectoryBatch, earlier: &EarlierNames| {
-                        let guess = batch.guess_encodings(&earlier.encodings);
-                        decided
-                            .check_all(&batch, guess.as_ref(), &mut |findings| report_of(&batch, findings));
-                    };
-                    if let Some((batch, earlier)) = evidence.decide(batch) {
-                        decide(batch, &earlier);
+                    match evidence.available_now(&batch) {
+                        Some(earlier) => decide(&batch, &earlier),
+                        None => evidence.put_off(batch),
                     }
                 }
             }

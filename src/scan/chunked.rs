@@ -188,7 +188,7 @@ impl LargeDirectory<'_, '_> {
         let (mut suggested, mut has_guesses) = (Fingerprints::new(policy), false);
         self.parts.each(&mut |part| {
             each_suspect(&suspects_of(part, scan, suspects), scan, suggester, &mut |_, _, _, new| {
-                has_guesses |= new.is_some_and(is_decoded_by_guess);
+                has_guesses |= !part.in_repository && new.is_some_and(is_decoded_by_guess);
                 new.into_iter().for_each(|new| suggested.add_text(&new.name));
             });
         });

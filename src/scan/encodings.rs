@@ -79,17 +79,17 @@ impl<'s> EncodingEvidence<'s> {
         });
     }
 
-    /// The evidence for a directory that must not wait; the directory is put off if it can.
-    pub(super) fn decide(&self, batch: DirectoryBatch) -> Option<(DirectoryBatch, EarlierNames)> {
-        if self.tree.is_some_and(|tree| tree.is_ordered()) {
-            let earlier = self.earlier(batch.dir.as_os_str().as_bytes());
-            return Some((batch, earlier));
-        }
+    /// The evidence for a directory that must not wait, because the directories come in order; `None` if it can wait.
+    pub(super) fn available_now(&self, batch: &DirectoryBatch) -> Option<EarlierNames> {
+        self.tree.filter(|tree| tree.is_ordered())?;
+        Some(self.earlier(batch.dir.as_os_str().as_bytes()))
+    }
+
+    pub(super) fn put_off(&self, batch: DirectoryBatch) {
         self.waiting.lock().push(match batch.is_whole() {
             true => WaitingDirectory::Path(batch.dir, batch.root_len),
             false => WaitingDirectory::Roots(Box::new(batch)),
         });
-        None
     }
 
     /// Reads the directories that wait once more, in several threads, and gives each to `check` with the evidence of all names that have been
