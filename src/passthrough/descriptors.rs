@@ -85,8 +85,6 @@ pub(super) struct NodeDescriptors {
     kept: Option<Arc<Descriptor>>,
     /// Number of times clients have the file open.
     pub(super) opens: u32,
-    /// How many of them can be mapped for writing.
-    pub(super) mappable: u32,
     /// Number of write-back errors reported to any client.
     pub(super) write_errors: u16,
     pub(super) stay: Stay,

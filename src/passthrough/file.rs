@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
@@ -59,16 +60,18 @@ pub(super) type KeptFile = Option<(OwnedFd, Option<DescriptorShare>)>;
 
 /// Counts one open file of a node until dropped.
 #[derive(Debug)]
-struct OpenCount(Arc<TrackedNode>, bool);
+struct OpenCount(Arc<TrackedNode>);
 
 impl OpenCount {
     fn new(node: Arc<TrackedNode>, flags: OFlag) -> Self {
-        let can_map = flags & OFlag::O_ACCMODE == OFlag::O_RDWR;
         {
             let mut opened = node.opened.lock();
-            (opened.opens, opened.mappable) = (opened.opens + 1, opened.mappable + u32::from(can_map));
+            opened.opens += 1;
+            if flags & OFlag::O_ACCMODE == OFlag::O_RDWR {
+                node.may_be_mapped.store(true, Ordering::Relaxed);
+            }
         }
-        Self(node, can_map)
+        Self(node)
     }
 }
 
@@ -77,7 +80,9 @@ impl Drop for OpenCount {
         let _closed_behind_the_lock = {
             let mut opened = self.0.opened.lock();
             opened.opens = opened.opens.saturating_sub(1);
-            opened.mappable = opened.mappable.saturating_sub(u32::from(self.1));
+            if opened.opens == 0 {
+                self.0.may_be_mapped.store(false, Ordering::Relaxed);
+            }
             if opened.opens == 0 && opened.stay == Stay::UntilClosed { opened.take() } else { None }
         };
     }
@@ -405,9 +410,10 @@ impl Passthrough {
         }
     }
 
-    /// Whether a client may have changed the content of `node` through a memory map: it has it open for reading and writing.
+    /// Whether a client may have changed the content of `node` through a memory map: one has opened it for reading and writing since none
+    /// had it open.
     pub fn may_be_mapped(&self, node: NodeId) -> bool {
-        self.nodes.node(node).is_ok_and(|node| node.opened.lock().mappable > 0)
+        self.nodes.node(node).is_ok_and(|node| node.may_be_mapped.load(Ordering::Relaxed))
     }
 
     /// Whether the file is open for writing.

@@ -125,6 +125,7 @@ impl NodeTable {
             kind: SFlag::S_IFDIR,
             hold: InodeRef::Fd(0),
             has_set_id: AtomicBool::new(false),
+            may_be_mapped: AtomicBool::new(false),
             mount: None,
             opened: Mutex::new(NodeDescriptors::held(root.clone(), None)),
         };
@@ -324,7 +325,16 @@ impl NodeTable {
                 };
                 let has_set_id = AtomicBool::new(has_set_id(stat.st_mode));
                 let opened = Mutex::new(opened);
-                Ok(Arc::new(TrackedNode { id: NodeId(id), place, kind, hold, has_set_id, mount, opened }))
+                Ok(Arc::new(TrackedNode {
+                    id: NodeId(id),
+                    place,
+                    kind,
+                    hold,
+                    has_set_id,
+                    may_be_mapped: AtomicBool::default(),
+                    mount,
+                    opened,
+                }))
             };
             let counted = match known.nodes.entry(id) {
                 MapEntry::Vacant(vacant) => vacant.insert(LookupCount { node: new(by)?, lookups: 0 }),

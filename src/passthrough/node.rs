@@ -67,6 +67,8 @@ pub(super) struct TrackedNode {
     pub(super) hold: InodeRef,
     /// Whether it had set-id bits that can be lost when its mode was last read.
     pub(super) has_set_id: AtomicBool,
+    /// Whether a client has opened it for reading and writing, and so may have mapped it, since none had it open.
+    pub(super) may_be_mapped: AtomicBool,
     /// Its mount, if that is not the mount of the source.
     pub(super) mount: Option<u64>,
     pub(super) opened: Mutex<NodeDescriptors>,

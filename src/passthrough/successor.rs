@@ -175,9 +175,18 @@ impl NodeTable {
             self.held.take_over(id, data.number);
         }
         // Whether it has set-id bits is found out when that matters.
-        let has_set_id = AtomicBool::new(kind != SFlag::S_IFDIR);
+        let (has_set_id, may_be_mapped) = (AtomicBool::new(kind != SFlag::S_IFDIR), AtomicBool::default());
         let opened = Mutex::new(opened);
-        let node = Arc::new(TrackedNode { id, place, kind, hold, has_set_id, mount: data.mount, opened });
+        let node = Arc::new(TrackedNode {
+            id,
+            place,
+            kind,
+            hold,
+            has_set_id,
+            may_be_mapped,
+            mount: data.mount,
+            opened,
+        });
         if is_spare {
             self.keep_spare(&node);
         }
