@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
 use self::chunked::LargeCheck;
-use self::encodings::EncodingEvidence;
+use self::encodings::TreeEvidence;
 use crate::encoded_text::EncodedNames;
 use crate::name::Span;
 use crate::name::reading::{Encoding, EncodingGuess};
@@ -117,7 +117,7 @@ pub fn scan(
         ..DirectoryScan::new(policy, detail)
     };
     let guesses = directories.has_messages() && settings.encoding.is_none();
-    let evidence = EncodingEvidence::new(source.as_tree().filter(|_| guesses));
+    let evidence = TreeEvidence::new(source.as_tree().filter(|_| guesses));
     let decided = BatchScan { directories, prefix: &settings.prefix };
     let directories = DirectoryScan { waits: evidence.can_wait(), ..directories };
     let directories = BatchScan { directories, ..decided };

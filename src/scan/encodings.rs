@@ -16,7 +16,7 @@ use crate::source::encodings::{EarlierNames, TreeEncodings};
 use crate::source::{DirectoryBatch, SourceEvent, TreeSource};
 
 /// The evidence, and the directories that wait for more of it.
-pub(super) struct EncodingEvidence<'s> {
+pub(super) struct TreeEvidence<'s> {
     /// `None` if nothing is guessed, or if directories are decoded by themselves.
     tree: Option<&'s dyn TreeSource>,
     encodings: Mutex<TreeEncodings>,
@@ -31,7 +31,7 @@ enum WaitingDirectory {
     Roots(Box<DirectoryBatch>),
 }
 
-impl<'s> EncodingEvidence<'s> {
+impl<'s> TreeEvidence<'s> {
     pub(super) fn new(tree: Option<&'s dyn TreeSource>) -> Self {
         Self { tree, encodings: Mutex::default(), waiting: Mutex::default() }
     }
@@ -46,7 +46,7 @@ impl<'s> EncodingEvidence<'s> {
         self.guess_with(batch.dir.as_os_str().as_bytes(), &|earlier| batch.guess_encodings(earlier))
     }
 
-    /// [`EncodingEvidence::guess`] for a directory of which there is a sample.
+    /// [`TreeEvidence::guess`] for a directory of which there is a sample.
     pub(super) fn guess_of(&self, dir: &[u8], sample: &EncodingSample) -> Option<EncodingGuess> {
         let guess = |earlier: &EncodingCounts| EncodingGuess::for_sample(sample, earlier);
         if self.tree.is_none() { guess(&EncodingCounts::default()) } else { self.guess_with(dir, &guess) }
