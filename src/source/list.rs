@@ -99,7 +99,8 @@ impl<R: BufRead> Iterator for NameReader<R> {
 pub enum ListItems {
     /// Paths, keys or names.
     Paths(Shape),
-    /// In turn a directory, a name in it, exactly as they are checked, and a word of [`word_of`].
+    /// In turn a directory, a name in it, exactly as they are checked, and the kind of its entry: `d` for a directory, `f` for anything
+    /// else, nothing if it is unknown.
     Pairs,
 }
 

@@ -5,8 +5,8 @@
 
 #[cfg(feature = "archive")]
 pub mod archive;
-#[cfg(feature = "git")]
 pub mod encodings;
+#[cfg(feature = "git")]
 pub mod git;
 pub mod group;
 pub mod list;
