@@ -213,11 +213,11 @@ impl<'s> NameMeanings<'s> {
                 explanation.to_string()
             }
             Some(DecodedText::Name) => String::new(),
-            Some(DecodedText::Misread(steps)) => describe_steps(steps),
+            Some(DecodedText::Misread(steps)) => misread::describe(steps),
             Some(DecodedText::ReadAgain(reread)) => reread.to_string(),
             None if reasons.contains(&RuleId::Mojibake) => {
                 let misread = std::str::from_utf8(name).ok().and_then(misread::undo);
-                misread.map_or_else(String::new, |misread| describe_steps(&misread.steps))
+                misread.map_or_else(String::new, |misread| misread::describe(&misread.steps))
             }
             _ => describe_change(policy, name, &new, &reasons),
         };
@@ -250,7 +250,7 @@ impl<'s> NameMeanings<'s> {
                     evidence = Some(self.evidence.description.clone());
                 }
                 DecodedText::ReadAgain(reread) => steps.push(reread.to_string()),
-                DecodedText::Misread(read) => steps.push(describe_steps(read)),
+                DecodedText::Misread(read) => steps.push(misread::describe(read)),
                 DecodedText::Name => {}
             }
             steps.extend(Some(conversion.clone()).filter(|conversion| !conversion.is_empty()));
@@ -314,11 +314,6 @@ impl<'s> NameMeanings<'s> {
         }
         alternatives
     }
-}
-
-/// How a name became what it is, the last step first.
-fn describe_steps(steps: &[Reread]) -> String {
-    steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", before that ")
 }
 
 /// What the encodings of a directory were guessed from.

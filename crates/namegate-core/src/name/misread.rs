@@ -130,6 +130,11 @@ pub struct Misread {
     pub is_sure: bool,
 }
 
+/// How a name became what it is, for people: `UTF-8 read as cp437, before that UTF-8 read as windows-1252`. The last step is the first.
+pub fn describe(steps: &[Reread]) -> String {
+    steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", before that ")
+}
+
 /// How often a name can have been read wrongly.
 const MOST_STEPS: usize = 4;
 

@@ -71,8 +71,7 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         RuleId::Mojibake => match std::str::from_utf8(name).ok().and_then(misread::undo) {
             Some(Misread { text, steps, is_sure }) => {
                 let how = if is_sure { "probably" } else { "perhaps" };
-                let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
-                format!("{how} `{}`: {}", display(text.as_bytes()), steps.join(", before that "))
+                format!("{how} `{}`: {}", display(text.as_bytes()), misread::describe(&steps))
             }
             None => rule.rule().summary.into(),
         },
