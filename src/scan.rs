@@ -13,10 +13,11 @@ use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub use namegate_findings::directory::OwnerOf;
-use namegate_findings::directory::{CheckedNames, DirectoryScan, Handover, LocatedNames};
+use namegate_findings::directory::{CheckedNames, DirectoryScan, Handover};
 use namegate_findings::fingerprint::CheckBasis;
 use parking_lot::Mutex;
 
@@ -69,18 +70,6 @@ impl BatchScan<'_> {
         emit: &mut dyn FnMut(DirectoryFindings),
     ) -> Handover {
         self.directories.check(&batch.located(self.prefix), checked, emit)
-    }
-
-    /// Checks all names of `batch`, of whose encodings this was guessed.
-    fn check_all(
-        &self,
-        batch: &DirectoryBatch,
-        guess: Option<&EncodingGuess>,
-        emit: &mut dyn FnMut(DirectoryFindings),
-    ) -> Handover {
-        let names = batch.located(self.prefix);
-        let names = LocatedNames { encodings: guess.or(names.encodings), ..names };
-        self.directories.check(&names, CheckedNames::All, emit)
     }
 }
 
@@ -158,14 +147,14 @@ pub fn scan(
         }
         report_findings(findings, false);
     };
-    let decide = |batch: &DirectoryBatch, earlier: &EarlierNames| {
-        let guess = batch.guess_encodings(&earlier.encodings);
-        decided.check_all(batch, guess.as_ref(), &mut |findings| report_of(batch, findings));
+    let decide = |mut batch: DirectoryBatch, earlier: &EarlierNames| {
+        batch.encodings = batch.guess_encodings(&earlier.encodings).map(Arc::new);
+        decided.check(&batch, CheckedNames::All, &mut |findings| report_of(&batch, findings));
     };
     // Reports the directories whose findings wait for the evidence of more names.
     let review = |is_stopped: &(dyn Fn() -> bool + Sync)| {
         evidence.review(is_stopped, &|event, earlier| match event {
-            SourceEvent::Directory(batch) => decide(&batch, earlier),
+            SourceEvent::Directory(batch) => decide(batch, earlier),
             SourceEvent::Large(parts) => {
                 let guess = |_: &Path, sample: &_| EncodingGuess::for_sample(sample, &earlier.encodings);
                 let emit = &mut |findings| report_findings(findings, false);
@@ -179,18 +168,20 @@ pub fn scan(
     evidence.survey(&|| observer.is_stopped());
     source.read(&|event| {
         match event {
-            SourceEvent::Directory(batch) => {
+            SourceEvent::Directory(mut batch) => {
                 counters.count(|summary| {
                     summary.directories += u64::from(batch.is_whole());
                     summary.names += batch.count as u64;
                     summary.encoded.add(count_encoded(&batch));
                 });
                 observer.checked(&batch.dir, batch.count as u64, 0);
-                let guess = evidence.guess(&batch);
+                if let Some(guess) = evidence.guess(&batch) {
+                    batch.encodings = Some(Arc::new(guess));
+                }
                 let emit = &mut |findings| report_of(&batch, findings);
-                if directories.check_all(&batch, guess.as_ref(), emit) == Handover::Waits {
+                if directories.check(&batch, CheckedNames::All, emit) == Handover::Waits {
                     match evidence.available_now(&batch) {
-                        Some(earlier) => decide(&batch, &earlier),
+                        Some(earlier) => decide(batch, &earlier),
                         None => evidence.put_off(batch),
                     }
                 }

@@ -8,6 +8,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use namegate_findings::directory::{CheckedNames, Handover, is_decoded_by_guess};
 use namegate_findings::place_rules;
@@ -90,7 +91,7 @@ fn check_holding(
         return checked;
     }
     let mut undecoded = EncodingSample::default();
-    let found = collect_names(parts, &mut |found, part| {
+    let mut found = collect_names(parts, &mut |found, part| {
         let names = suspects_of(part, scan, &suspects);
         undecoded.add_all(&names.names);
         if let SiblingNames::Excluded(names) = &part.siblings {
@@ -102,22 +103,20 @@ fn check_holding(
         }
     });
     // Those of an archive are known already.
-    let known = found.as_ref().and_then(|found| found.encodings.clone());
-    let guess = match (scan.directories.encoding, &known) {
-        (None, None) => guess(&dir, &undecoded),
-        _ => None,
-    };
-    let given = scan.directories.encoding.map(EncodingHint::Given);
-    let guessed = || known.as_deref().or(guess.as_ref()).map(EncodingHint::Guessed);
-    let hint = given.or_else(guessed).unwrap_or(EncodingHint::Unknown);
+    if let Some(found) = found.as_mut().filter(|found| found.encodings.is_none())
+        && scan.directories.encoding.is_none()
+    {
+        found.encodings = guess(&dir, &undecoded).map(Arc::new);
+    }
     let used = suspects.take_used();
     let handover = match found {
         Some(found) if found.name_bytes() <= most_held => {
             let in_use: &mut NamesInUse<'_> = &mut |_, take| parts.each_name(take);
             let used = used.as_ref().into();
-            scan.check(&found, CheckedNames::Suspects { in_use, used, hint: Some(hint) }, emit)
+            scan.check(&found, CheckedNames::Suspects { in_use, used, hint: None }, emit)
         }
-        Some(_) => {
+        Some(found) => {
+            let hint = scan.directories.hint(found.encodings.as_deref()).unwrap_or(EncodingHint::Unknown);
             let suggester = scan.directories.policy.suggest_in_parts(hint);
             LargeDirectory { parts, scan, suspects: &suspects, suggester: &suggester }.check(used, emit)
         }

@@ -43,6 +43,9 @@ impl<'s> TreeEvidence<'s> {
 
     /// Guesses the encodings of a directory, for which those above it are evidence.
     pub(super) fn guess(&self, batch: &DirectoryBatch) -> Option<EncodingGuess> {
+        if !batch.needs_encodings() {
+            return None;
+        }
         self.guess_with(batch.dir.as_os_str().as_bytes(), &|earlier| batch.guess_encodings(earlier))
     }
 

@@ -43,6 +43,9 @@ impl TreeEncodings {
 
     /// The names of the nearest directory above `dir` that has any in legacy encodings, of those that were added.
     pub fn above(&self, dir: &[u8]) -> EarlierNames {
+        if self.by_directory.is_empty() {
+            return EarlierNames::default();
+        }
         let mut above = Path::new(OsStr::from_bytes(dir)).ancestors().skip(1);
         let found = above.find_map(|dir| self.of(dir.as_os_str().as_bytes()));
         found.map_or_else(EarlierNames::default, |encodings| EarlierNames {
@@ -66,9 +69,16 @@ impl TreeEncodings {
 }
 
 impl DirectoryBatch {
+    /// Whether a name to check is not UTF-8.
+    pub fn needs_encodings(&self) -> bool {
+        self.names.ill_formed().next().is_some()
+    }
+
     /// Guesses the encodings of the names of the directory, excluded ones too; `None` if all names to check are UTF-8.
     pub fn guess_encodings(&self, earlier: &EncodingCounts) -> Option<EncodingGuess> {
-        self.names.ill_formed().next()?;
+        if !self.needs_encodings() {
+            return None;
+        }
         let siblings = match &self.siblings {
             SiblingNames::Compared(names) | SiblingNames::Excluded(names) => Some(names),
             SiblingNames::None | SiblingNames::Unknown => None,

@@ -148,9 +148,11 @@ impl<'s> DirectoryScan<'s> {
         }
         let mut repairs = match checked {
             _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
-            CheckedNames::All | CheckedNames::Ever => check.suggested_names(policy, self.hint(directory)),
+            CheckedNames::All | CheckedNames::Ever => {
+                check.suggested_names(policy, self.hint(directory.encodings))
+            }
             CheckedNames::Suspects { in_use, used, hint } => {
-                let hint = hint.or_else(|| self.hint(directory));
+                let hint = hint.or_else(|| self.hint(directory.encodings));
                 check.suggested_names_among(policy, hint, in_use, used)
             }
             CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
@@ -255,10 +257,9 @@ impl<'s> DirectoryScan<'s> {
         Handover::Done
     }
 
-    /// What is known about the encoding of names that are not UTF-8.
-    fn hint<'n>(&self, directory: &LocatedNames<'n>) -> Option<EncodingHint<'n>> {
-        let guessed = || directory.encodings.map(EncodingHint::Guessed);
-        self.encoding.map(EncodingHint::Given).or_else(guessed)
+    /// What is known about the encoding of names that are not UTF-8: what the user chose, or what was `guessed`.
+    pub fn hint<'n>(&self, guessed: Option<&'n EncodingGuess>) -> Option<EncodingHint<'n>> {
+        self.encoding.map(EncodingHint::Given).or_else(|| guessed.map(EncodingHint::Guessed))
     }
 
     /// Reports whether findings have messages and suggested names.
