@@ -26,7 +26,8 @@ use tempfile::TempDir;
 
 use crate::acting::act_as;
 use crate::duration;
-use crate::tree::{OPTIONS, Random, Recorder, apply_plan, plan, undo_journal};
+use crate::random::Random;
+use crate::tree::{OPTIONS, Recorder, apply_plan, plan, undo_journal};
 
 const ATTACKER: u32 = 64321;
 const VICTIM: u32 = 64322;

@@ -23,6 +23,9 @@ mod audit;
 mod control;
 mod fix;
 mod outputs;
+#[allow(dead_code, reason = "attacks use a part of it")]
+#[path = "../fix/random.rs"]
+mod random;
 mod signals;
 #[allow(dead_code, reason = "attacks use a part of it")]
 #[path = "../fix/tree.rs"]

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::acting::act_as;
 use crate::duration;
-use crate::tree::Random;
+use crate::random::Random;
 
 const ATTACKER: u32 = 64321;
 const GROUP: u32 = 64323;

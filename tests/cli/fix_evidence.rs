@@ -11,21 +11,8 @@ use std::time::SystemTime;
 use encoding_rs::{Encoding, GBK, IBM866, SHIFT_JIS, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252};
 use serde_json::Value;
 
+use super::random::Random;
 use super::run::{run, stderr, stdout};
-
-/// Random numbers (Knuth's MMIX generator).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
 
 const LOCALES: [(&Encoding, &[&str]); 7] = [
     (
@@ -127,10 +114,9 @@ fn scans_and_plans_suggest_the_same_names_on_generated_shares() {
             let of = |command: &[&'static str], keys| {
                 suggested(&[command, &["--format", "json"], options].concat(), dir.path(), keys)
             };
-            let scan = of(&["scan"], ["parent_inode", "name_hex", "repair", "repair_confidence"]);
-            let plan = of(&["fix", "plan"], ["directory_inode", "old_hex", "new", "confidence"]);
             let keys = ["parent_inode", "name_hex", "repair", "repair_confidence"];
-            let sorted = of(&["scan", "--sort"], keys);
+            let (scan, sorted) = (of(&["scan"], keys), of(&["scan", "--sort"], keys));
+            let plan = of(&["fix", "plan"], ["directory_inode", "old_hex", "new", "confidence"]);
             for (scan, engine) in [(&scan, "getdents"), (&sorted, "walkdir")] {
                 let differs = |key: &&(u64, String)| scan.get(*key) != plan.get(*key);
                 let differing = scan.keys().chain(plan.keys()).find(differs);

@@ -42,6 +42,9 @@ mod pairs;
 #[cfg(all(feature = "archive", feature = "parquet"))]
 mod parquet;
 mod policy;
+#[allow(dead_code, reason = "other tests use all of it")]
+#[path = "../fix/random.rs"]
+mod random;
 mod report;
 #[allow(dead_code, reason = "the tests of a watch use all of it")]
 #[path = "../watch/rest.rs"]

@@ -17,9 +17,10 @@ use namegate::progress::{KillPoint, Observer, Remaining};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::random::Random;
 use crate::tree::{
-    EntryContent, OPTIONS, Random, Recorder, Snapshot, apply_plan, begin, inventory, make, make_tree, names,
-    plan, resume_plan, snapshot, text, undo_journal,
+    EntryContent, OPTIONS, Recorder, Snapshot, apply_plan, begin, inventory, make, make_tree, names, plan,
+    resume_plan, snapshot, text, undo_journal,
 };
 
 /// Environment variable with the task of the child: `apply|resume|undo KILL_POINT KEEP_TIMES BATCH_SIZE DIRECTORY`.

@@ -11,9 +11,8 @@ use namegate::fix::apply::ApplyOptions;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::tree::{
-    OPTIONS, Random, Recorder, apply_plan, inventory, make_tree, names, plan, snapshot, undo_journal,
-};
+use crate::random::Random;
+use crate::tree::{OPTIONS, Recorder, apply_plan, inventory, make_tree, names, plan, snapshot, undo_journal};
 
 /// A random name that is difficult to handle.
 fn hostile(random: &mut Random) -> Vec<u8> {

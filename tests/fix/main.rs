@@ -10,5 +10,7 @@ mod old_journal;
 mod places;
 mod program;
 mod races;
+#[allow(dead_code, reason = "other tests use all of it")]
+mod random;
 mod torn;
 mod tree;
