@@ -70,7 +70,6 @@ impl MountSession {
                 let wishes = Wishes { flags, max_transfer, ..wishes };
                 let session = wire::Session::begin(requests, &wishes, state, rings)?;
                 core.agreed(session.granted(), &wishes);
-                core.server.tree.number_apart();
                 if session.has_rings() {
                     core.use_rings();
                 }
@@ -99,7 +98,6 @@ impl MountSession {
         outstanding: Vec<Outstanding>,
     ) -> io::Result<(Self, OwnedFd)> {
         let session = wire::Session::resume(state, inherited, outstanding)?;
-        core.server.tree.number_apart();
         let granted = session.granted();
         // What is not in use was logged by the first server.
         core.agreed(

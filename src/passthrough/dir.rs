@@ -45,6 +45,8 @@ struct EntryStream {
     position: u64,
     /// That for clients.
     shown: u64,
+    /// Whether the entry there has the hash of the one before.
+    is_second: bool,
     /// Known after the first entry was read.
     offsets: Option<Offsets>,
 }
@@ -52,7 +54,7 @@ struct EntryStream {
 impl EntryStream {
     /// At a position for clients, with nothing read.
     fn at(shown: u64) -> Self {
-        Self { buffer: Vec::new(), filled: 0..0, position: 0, shown, offsets: None }
+        Self { buffer: Vec::new(), filled: 0..0, position: 0, shown, is_second: false, offsets: None }
     }
 
     /// Continues at an offset for clients.
@@ -70,10 +72,26 @@ impl EntryStream {
             let first = directory::first(&self.buffer[..read]);
             self.offsets = first.map(|(entry, _)| Offsets::of(file, entry.next as u64));
         }
-        let position = self.offsets.map_or(shown, |offsets| offsets.to_seek(shown));
-        to(position)?;
-        (self.position, self.shown) = (position, shown);
-        Ok(())
+        self.shown = shown;
+        let offsets = self.offsets.unwrap_or(Offsets::Plain);
+        if let Some(before) = offsets.before(shown) {
+            to(before)?;
+            let read = directory::read(file, &mut self.buffer)?;
+            let first = directory::first(&self.buffer[..read]);
+            let second = first.and_then(|(_, len)| directory::first(&self.buffer[len..read]));
+            let behind = [first, second].map(|found| found.map(|(entry, _)| entry.next as u64));
+            let len = first.map_or(0, |(_, len)| len);
+            if let Some(skipped) = Offsets::skipped(shown, behind) {
+                self.is_second = skipped > 0;
+                (self.filled, self.position) =
+                    if self.is_second { (len..read, behind[0].unwrap_or(before)) } else { (0..read, before) };
+                return Ok(());
+            }
+        }
+        self.position = offsets.to_seek(shown);
+        // Other entries have short offsets.
+        self.is_second = shown > 0 && !Offsets::is_ambiguous(shown);
+        to(self.position)
     }
 }
 
@@ -145,8 +163,9 @@ impl OpenDir {
         if offset != stream.shown || offset == 0 {
             stream.seek(&self.file, offset)?;
         }
-        let EntryStream { buffer, filled, position, shown, offsets } = &mut *stream;
+        let EntryStream { buffer, filled, position, shown, is_second, offsets } = &mut *stream;
         buffer.resize(BUFFER, 0);
+        let mut has_ended = false;
         loop {
             let Some((entry, len)) = directory::first(&buffer[filled.clone()]) else {
                 match directory::read(&self.file, buffer)? {
@@ -156,13 +175,28 @@ impl OpenDir {
                 continue;
             };
             let after = entry.next as u64;
-            let next =
-                offsets.get_or_insert_with(|| Offsets::of(&self.file, after)).for_clients(*position, after);
+            let offsets = *offsets.get_or_insert_with(|| Offsets::of(&self.file, after));
+            let has_second = offsets.is_second(*position, after);
+            let second = filled.start + len..filled.end;
+            let next = match has_second && !*is_second {
+                // What is behind the second entry decides.
+                true if second.is_empty() && !has_ended => {
+                    buffer.copy_within(filled.clone(), 0);
+                    let read = directory::read(&self.file, &mut buffer[len..])?;
+                    (*filled, has_ended) = (0..len + read, read == 0);
+                    continue;
+                }
+                true => directory::first(&buffer[second])
+                    .map_or(after, |(entry, _)| Offsets::of_second(after, entry.next as u64)),
+                false if has_second => after,
+                false => offsets.of_first(after),
+            };
             let handed = DirEntry { name: entry.name, ino: entry.ino, kind: entry.kind, next };
             match take(&handed) {
                 ControlFlow::Break(()) => return Ok(()),
                 ControlFlow::Continue(()) => {
                     (filled.start, *position, *shown) = (filled.start + len, after, next);
+                    *is_second = has_second;
                 }
             }
         }

@@ -16,12 +16,10 @@ use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::descriptors::{Descriptor, NodeDescriptors, Spares};
+use super::foreign_ids::ForeignIds;
 use super::held::HeldNodes;
-use super::node::{
-    FOREIGN, FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large,
-};
+use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large};
 use super::revive::InodeNumbers;
-use super::small_numbers::SmallNumbers;
 use super::{ExportedHandles, LookupEntry, Passthrough, PassthroughSettings, Result};
 use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 use crate::sys::handle::{self, KernelHandle, MountId};
@@ -68,7 +66,7 @@ pub(super) struct LookupCount {
 pub(super) struct LookupTable {
     pub(super) nodes: HashMap<u64, LookupCount>,
     pub(super) foreign: HashMap<FileId, u64>,
-    foreign_made: u64,
+    pub(super) foreign_made: u64,
 }
 
 /// All nodes.
@@ -76,8 +74,7 @@ pub(super) struct LookupTable {
 pub(super) struct NodeTable {
     root: Arc<Descriptor>,
     pub(super) root_place: FileId,
-    /// Whether files on other devices get small numbers where they can.
-    pub(super) small_numbers: SmallNumbers,
+    pub(super) foreign_ids: ForeignIds,
     /// Id of the mount of the source, if the kernel reports it.
     root_mount: Option<u64>,
     /// The mount for opening handles, if handles can be opened.
@@ -116,7 +113,7 @@ impl NodeTable {
         if let Some(state) = state {
             state.set_root(root.as_raw_fd());
         }
-        let small_numbers = SmallNumbers::of_source(&root)?;
+        let foreign_ids = ForeignIds::of_source(&root)?;
         let root = Descriptor::new(root);
         let place = FileId::from_stat(&stat);
         let node = TrackedNode {
@@ -129,11 +126,11 @@ impl NodeTable {
             mount: None,
             opened: Mutex::new(NodeDescriptors::held(root.clone(), None)),
         };
-        let mut known = LookupTable { foreign_made: server << 40, ..LookupTable::default() };
+        let mut known = LookupTable::default();
         known.nodes.insert(NodeId::ROOT.0, LookupCount { node: Arc::new(node), lookups: 1 });
         let budget = Budget::new();
         Ok(Self {
-            small_numbers,
+            foreign_ids,
             root_mount: mount_of(&root),
             root,
             root_place: place,
@@ -154,7 +151,7 @@ impl NodeTable {
 
     /// Whether a node is on the device of the source.
     pub(super) fn is_own(&self, id: NodeId) -> bool {
-        id.0 & FOREIGN == 0
+        !self.foreign_ids.has(id)
     }
 
     /// The mount of a node, if that is not the mount of the source.
@@ -199,7 +196,7 @@ impl NodeTable {
 
     /// Whether the inode number of a file is its node id.
     fn is_own_place(&self, place: FileId) -> bool {
-        place.dev == self.root_place.dev && place.ino > NodeId::ROOT.0 && place.ino & FOREIGN == 0
+        place.dev == self.root_place.dev && place.ino > NodeId::ROOT.0 && self.is_own(NodeId(place.ino))
     }
 
     /// Counts a lookup of `name` in `dir` by two calls with its name: one for the handle, one for the attributes. `None` if they
@@ -305,7 +302,7 @@ impl NodeTable {
                 (None, Some(id)) => id,
                 (None, None) => {
                     known.foreign_made += 1;
-                    let id = FOREIGN | known.foreign_made;
+                    let id = self.foreign_ids.id(known.foreign_made);
                     known.foreign.insert(place, id);
                     id
                 }
@@ -364,7 +361,7 @@ impl NodeTable {
         if let Some(node) = noted {
             self.note_handle(&node, generation);
         }
-        stat.st_ino = self.small_numbers.shown(id);
+        stat.st_ino = id.0;
         Ok(LookupEntry { node: id, generation, stat })
     }
 

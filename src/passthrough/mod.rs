@@ -19,6 +19,7 @@ mod descriptors;
 mod dir;
 mod dir_offset;
 mod file;
+mod foreign_ids;
 mod handle;
 mod handle_key;
 mod handle_table;
@@ -32,7 +33,6 @@ mod path;
 mod remove;
 mod revive;
 mod set_id;
-mod small_numbers;
 mod spelling;
 mod successor;
 #[cfg(test)]
@@ -83,7 +83,7 @@ pub struct LookupEntry {
     pub node: NodeId,
     /// Distinguishes files that had the same node id at different times.
     pub generation: u32,
-    /// Its attributes, with the inode number that clients see.
+    /// Its attributes, with the node id as inode number.
     pub stat: FileStat,
 }
 
@@ -178,11 +178,6 @@ impl Passthrough {
     /// Whether [`Passthrough::allow_idmap`] was called.
     pub fn has_idmap(&self) -> bool {
         self.has_idmap.load(Ordering::Relaxed)
-    }
-
-    /// Lets inode numbers differ from node ids, so that those of other file systems below the source can be small.
-    pub fn number_apart(&self) {
-        self.nodes.small_numbers.set_apart();
     }
 
     /// Number of nodes in the lookup table.

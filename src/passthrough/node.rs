@@ -25,10 +25,6 @@ impl NodeId {
     pub const ROOT: Self = Self(1);
 }
 
-/// Flag in the node ids of inodes on other devices, whose inode numbers are not unique. No file system in use has inode numbers
-/// this high.
-pub(super) const FOREIGN: u64 = 1 << 63;
-
 /// Identifies an inode as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {

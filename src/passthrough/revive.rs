@@ -18,8 +18,9 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 
 use super::file::XFS_SUPER_MAGIC;
+use super::foreign_ids::ForeignIds;
 use super::inode::NodeTable;
-use super::node::{FOREIGN, FileId, InodeRef, TrackedNode};
+use super::node::{FileId, InodeRef, TrackedNode};
 use super::{ExportedHandles, HandleTable, LookupEntry, NodeId, Passthrough, Result};
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::mounts::mounts;
@@ -87,7 +88,7 @@ impl NodeTable {
     /// The node id of a file on another device than the source, if it is the same for every mount of the source.
     pub(super) fn lasting_id(&self, handle: &KernelHandle) -> Option<u64> {
         let ExportedHandles { seal, table } = self.export.as_ref()?;
-        table.is_some().then(|| FOREIGN | seal.node_number(handle))
+        table.is_some().then(|| ForeignIds::lasting(seal.node_number(handle)))
     }
 
     /// Records the handle of a file for later mounts.

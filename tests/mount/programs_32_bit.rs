@@ -6,9 +6,12 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+use namegate::sys::directory;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{Whence, lseek};
 
-use crate::mounted::{Mounted, transport};
+use crate::handles::ended;
+use crate::mounted::{Mounted, can_mount, prepare};
 
 /// Lists a directory, seeks to each entry, and shows how many there are. Reads the attributes of each if `stat` is given.
 const PROGRAM: &str = r#"
@@ -101,11 +104,88 @@ fn programs_of_32_bits_list_directories_and_seek_in_them() {
     }
 }
 
+/// Files of a directory on an ext4 with the seed of the test, by their hashes: two with one hash; two with one and a third with the next one;
+/// three with one.
+const PAIRS: [&str; 12] = [
+    "f141350", "f133570", "f196542", "f138769", "f29681", "f99714", "f102134", "f177516", "f20193",
+    "f169104", "f50103", "f1753",
+];
+const NEIGHBOURS: [&str; 6] = ["f4056888", "f981424", "f4242555", "f1277550", "f3452245", "f3150213"];
+const TRIPLES: [&str; 6] = ["f3996872", "f4535805", "f3260132", "f1262373", "f701151", "f3754930"];
+
+/// The names of a directory from the offset `place` on, each with its offset.
+fn entries_at(dir: &Path, mut place: i64) -> Vec<(String, i64)> {
+    let dir = fs::File::open(dir).unwrap();
+    lseek(&dir, place, Whence::SeekSet).unwrap();
+    let (mut entries, mut buffer) = (Vec::new(), [0; 32 * 1024]);
+    loop {
+        let read = directory::read(&dir, &mut buffer).unwrap();
+        let mut rest = &buffer[..read];
+        while let Some((entry, len)) = directory::first(rest) {
+            entries.push((entry.name.to_str().unwrap().to_owned(), place));
+            (place, rest) = (entry.next, &rest[len..]);
+        }
+        if read == 0 {
+            return entries;
+        }
+    }
+}
+
+#[test]
+fn entries_with_one_hash_are_listed_by_programs_of_32_bits() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let image = dir.path().join("image");
+    fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    let seed = "hash_seed=01020304-0506-0708-090a-0b0c0d0e0f10";
+    let made = Command::new("mkfs.ext4").args(["-q", "-N", "8000", "-E", seed]).arg(&image).status();
+    let backing = dir.path().join("backing");
+    let attach =
+        || Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&backing).status().unwrap().success();
+    if !made.is_ok_and(|status| status.success()) || !attach() {
+        return println!("SKIPPED: no ext4 on a loop device");
+    }
+    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let programs = [program(&mounted.run_directory(), true), program(&mounted.run_directory(), false)];
+    let fill = |name: &str, ties: &[&str]| {
+        let dir = mounted.backing().join(name);
+        fs::create_dir(&dir).unwrap();
+        let others = (0..2000).map(|i| format!("other {i}"));
+        others
+            .chain(ties.iter().map(|&name| name.to_owned()))
+            .for_each(|name| drop(fs::File::create(dir.join(name)).unwrap()));
+    };
+    fill("pairs", &PAIRS);
+    fill("more", &[&NEIGHBOURS[..], &TRIPLES].concat());
+    for program in programs.iter().flatten() {
+        let shown = output(program, &[], &mounted.mnt().join("pairs"));
+        assert!(
+            shown.starts_with("2014 entries of ") && shown.ends_with("Success\n0 found elsewhere\n"),
+            "{shown}"
+        );
+    }
+    if let Some(program) = &programs[1] {
+        let shown = output(program, &[], &mounted.mnt().join("more"));
+        assert_eq!(shown, "2014 entries of 64 bits, then Success\n0 found elsewhere\n");
+    }
+    // The place of an entry stays when the one before it, which has the same hash, is removed.
+    let pairs = mounted.mnt().join("pairs");
+    let places = entries_at(&pairs, 0);
+    for neighbours in places.windows(2) {
+        let [(first, _), (second, place)] = neighbours else { unreachable!() };
+        if [first, second].iter().all(|name| PAIRS.contains(&name.as_str())) {
+            fs::remove_file(pairs.join(first)).unwrap();
+            assert_eq!(&entries_at(&pairs, *place)[0].0, second);
+        }
+    }
+    let dir = ended(mounted);
+    umount2(&dir.path().join("backing"), MntFlags::MNT_DETACH).unwrap();
+}
+
 #[test]
 fn programs_of_32_bits_read_attributes_on_file_systems_below() {
-    if transport() == "fuser" {
-        return println!("SKIPPED: fuser has one number for both nodes and inodes");
-    }
     let Some(mounted) = Mounted::new(&[]) else { return };
     let Some(program) = program(&mounted.run_directory(), true) else { return };
     let below = mounted.backing().join("below");

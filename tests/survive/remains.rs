@@ -1,5 +1,6 @@
 //! What remains when a server is killed, and what cannot be combined.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -8,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, fstat};
 
@@ -43,6 +45,27 @@ fn open_files_and_directories_remain_without_names_too() {
         assert_eq!((content.as_str(), fs::metadata(&read_only).unwrap().ino()), ("content", ino));
         assert_eq!(listing.by_ref().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), ["open"]);
     }
+}
+
+#[test]
+fn numbers_of_file_systems_below_remain_and_new_ones_are_small_and_different() {
+    let Some(mounted) = surviving(&[]) else { return };
+    let below = mounted.backing().join("below");
+    fs::create_dir(&below).unwrap();
+    mount(Some("below"), &below, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let number = |name: u32| {
+        let file = mounted.mnt().join(format!("below/{name}"));
+        fs::OpenOptions::new().append(true).create(true).open(file).unwrap().metadata().unwrap().ino()
+    };
+    let mut numbers: Vec<u64> = (0..20).map(number).collect();
+    for round in 1..3 {
+        kill_server(&mounted);
+        assert_eq!(numbers, (0..numbers.len() as u32).map(number).collect::<Vec<_>>());
+        numbers.extend((round * 20..(round + 1) * 20).map(number));
+    }
+    umount2(&below, MntFlags::MNT_DETACH).unwrap();
+    let different: BTreeSet<u64> = numbers.into_iter().filter(|&number| number <= u32::MAX.into()).collect();
+    assert_eq!(different.len(), 60);
 }
 
 #[test]
