@@ -1,8 +1,13 @@
-# Sourced by check.sh: what a guard costs each create, in instructions. The machine runs with -icount shift=0, by which its clock counts
+# Sourced by check.sh: what a guard costs each create, and a mount each call with a name, in instructions. The machine runs with -icount shift=0, by which its clock counts
 # them: a nanosecond is an instruction.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-check_cost() {
+check_cost() { "cost_$1"; }
+
+# create_cost DIR LENGTH: the instructions of a create.
+create_cost() { "$here/name-cost" "$1" "$2" warm | cut -d ' ' -f 1; }
+
+cost_guard() {
     local length where none outside inside audit output pins=/sys/fs/bpf
     mountpoint -q $pins || mount -t bpf -o mode=0700 bpf $pins
     make_source ext4 || return 0
@@ -10,15 +15,24 @@ check_cost() {
     mkdir -p "$lab/tmpfs/tree"
     for where in "$lab/tmpfs" "$fs"; do
         for length in 15 255; do
-            none=$("$here/create-cost" "$where/tree" $length)
+            none=$(create_cost "$where/tree" $length)
             "$built" guard on "$lab/other" --profile windows --enforce >/dev/null
-            outside=$("$here/create-cost" "$where/tree" $length)
+            outside=$(create_cost "$where/tree" $length)
             "$built" guard on "$where" --profile windows --enforce >/dev/null
-            inside=$("$here/create-cost" "$where/tree" $length)
+            inside=$(create_cost "$where/tree" $length)
             "$built" guard off "$where" >/dev/null && "$built" guard on "$where" --profile portable --enforce >/dev/null
-            output=$("$here/create-cost" "$where/tree" $length)
+            output=$(create_cost "$where/tree" $length)
             "$built" guard off --all >/dev/null
             result PASS root "$(stat -f -c %T "$where"), $length bytes: none $none, other $outside, windows $inside, portable $output"
         done
     done
+}
+
+cost_mount() {
+    make_source ext4 || return 0
+    mkdir "$fs/native" "$fs/source"
+    result PASS root "create, lstat, lstat of an absent name, rename, unlink: natively $("$here/name-cost" "$fs/native" 15)"
+    mount_namegate "$fs/source" "$mnt" --profile utf8 || return 0
+    result PASS root "create, lstat, lstat of an absent name, rename, unlink: in a mount $("$here/name-cost" "$mnt" 15)"
+    unmount_namegate "$mnt"
 }

@@ -28,15 +28,44 @@ check_export() {
         result FAIL - export "the client cannot mount it"
         return
     fi
-    use_mount "$lab/client-native" "$fs/source" "$client"
-    open_file_after_drop "$client"
-    under_load "$client" kill kill_servers
-    under_load "$client" upgrade upgrade_servers
-    after_new_mount "$client" || return 0
+    if [[ $1 == listing ]]; then
+        list_entries "$client"
+    else
+        use_mount "$lab/client-native" "$fs/source" "$client"
+        work_on_export "$client" || return 0
+    fi
     timeout 60 umount "$client" "$lab/client-native" || umount -l "$client" "$lab/client-native"
     exportfs -ua
     rpc.nfsd 0
     unmount_namegate "$lab/export/mnt"
+}
+
+# list_entries CLIENT: programs of 32 and of 64 bits list a directory of the client, once and after its caches were dropped.
+list_entries() {
+    local bits output
+    mkdir "$fs/source/listed" && (cd "$fs/source/listed" && seq -f 'file %g' 3000 | tr '\n' '\0' | xargs -0 touch)
+    for bits in 32 64 32 64; do
+        if [[ ! -x $here/list-entries-$bits ]]; then
+            result SKIPPED root "list-$bits" "no gcc with libraries for $bits bits"
+            continue
+        fi
+        output=$(timeout 300 "$here/list-entries-$bits" "$1/listed" stat 2>&1 | paste -sd ' ')
+        if [[ $output == "3002 entries of $bits bits, then Success 0 found elsewhere" ]]; then
+            result PASS root "list-$bits"
+        else
+            result FAIL root "list-$bits" "$output"
+        fi
+        echo 3 >/proc/sys/vm/drop_caches
+    done
+}
+
+# work_on_export CLIENT: what clients notice of the server.
+work_on_export() {
+    local client=$1
+    open_file_after_drop "$client"
+    under_load "$client" kill kill_servers
+    under_load "$client" upgrade upgrade_servers
+    after_new_mount "$client"
 }
 
 # A file that a client has open is readable after the server's kernel has dropped its caches, and so is the path

@@ -71,19 +71,21 @@ fn a_line_in_fstab_is_sufficient() {
     }
     let dir = prepare();
     let line = format!(
-        "{0}/backing {0}/mnt namegate defaults,nofail,_netdev,noauto,x-systemd.automount,errno=EACCES,existing=hide 0 0\n",
+        "{0}/backing {0}/mnt namegate defaults,nofail,_netdev,noauto,x-systemd.automount,errno=EACCES,existing=hide,suid=true,dev=true 0 0\n",
         dir.path().to_str().unwrap()
     );
     fs::write(dir.path().join("fstab"), line).unwrap();
     let script = r#"
         mount -T "$1/fstab" "$1/mnt"
         mkdir "$1/mnt/$(printf '\200')" && exit 9
-        findmnt -n -o FSTYPE "$1/mnt"
+        findmnt -n -o FSTYPE,VFS-OPTIONS "$1/mnt"
         umount "$1/mnt""#;
     let Some(output) = with_helper(dir.path(), script) else { return };
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("Permission denied") && said.contains("fuse.namegate"), "{said}");
+    // mount(8) keeps the plain words to itself.
+    assert!(!said.contains("nosuid") && !said.contains("nodev"), "{said}");
 }
 
 #[test]
