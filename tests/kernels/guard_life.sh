@@ -60,6 +60,9 @@ life_of_two_paths() {
     mount --bind "$lab/a" "$lab/b"
     expect "on" enforce "$lab/a" --errno EPERM
     expect "the same file system by another path is refused, and both are named" says "file system of $lab/b is guarded as $lab/a already" refused_on "$lab/b"
+    # A unit fails by that; the status 1 is none.
+    enforce "$lab/b" >/dev/null 2>&1
+    expect "with status 2" test $? == 2
     expect "and the guard stays" says "EPERM" guard status
     expect "unless --replace is given" says "It replaces the guard of $lab/a" enforce "$lab/b" --replace
     expect "off by the first path ends nothing" refused guard off "$lab/a"
