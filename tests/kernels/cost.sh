@@ -1,5 +1,5 @@
-# Sourced by check.sh: what a guard costs each create, and a mount each call with a name, in instructions. The machine runs with -icount shift=0, by which its clock counts
-# them: a nanosecond is an instruction.
+# Sourced by check.sh: what a guard costs each create, and a mount each call with a name, in instructions. The machine runs with
+# -icount shift=0, by which its clock counts them: a nanosecond is an instruction.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 check_cost() { "cost_$1"; }

@@ -1,4 +1,5 @@
-/* list-entries DIR [stat]: lists a directory, seeks to each entry, and prints how many there are. Reads the attributes of each if `stat` is given. */
+/* list-entries DIR SEEKS [stat]: lists a directory, seeks to SEEKS of its entries, and prints how many there are. Reads the attributes of
+ * each if `stat` is given. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ int main(int argc, char **argv) {
         if (!entry || count == 50000) break;
         strncpy(names[count], entry->d_name, 63);
         places[count++] = place;
-        if (argc > 2) {
+        if (argc > 3) {
             struct stat found;
             if (lstat(entry->d_name, &found)) return perror(entry->d_name), 1;
         }
@@ -28,7 +29,7 @@ int main(int argc, char **argv) {
     printf("%d entries of %d bits, then %s\n", count, (int)sizeof(void *) * 8, strerror(errno));
     /* In the open directory, and in another one. */
     for (int round = 0; round < 2; round++) {
-        for (int at = count - 1; at >= 0; at -= 1 + count / 500) {
+        for (int at = count - 1; at >= 0; at -= 1 + count / atoi(argv[2])) {
             seekdir(dir, places[at]);
             entry = readdir(dir);
             if (!entry || strncmp(entry->d_name, names[at], 63)) wrong++;

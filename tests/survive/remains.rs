@@ -53,16 +53,22 @@ fn numbers_of_file_systems_below_remain_and_new_ones_are_small_and_different() {
     let below = mounted.backing().join("below");
     fs::create_dir(&below).unwrap();
     mount(Some("below"), &below, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
-    let number = |name: u32| {
+    // They are kept as long as the kernel knows the files.
+    let open = |name: u32| {
         let file = mounted.mnt().join(format!("below/{name}"));
-        fs::OpenOptions::new().append(true).create(true).open(file).unwrap().metadata().unwrap().ino()
+        fs::OpenOptions::new().append(true).create(true).open(file).unwrap()
     };
-    let mut numbers: Vec<u64> = (0..20).map(number).collect();
+    let number = |file: &File| file.metadata().unwrap().ino();
+    let mut files: Vec<File> = (0..20).map(open).collect();
+    let mut numbers: Vec<u64> = files.iter().map(number).collect();
     for round in 1..3 {
         kill_server(&mounted);
-        assert_eq!(numbers, (0..numbers.len() as u32).map(number).collect::<Vec<_>>());
-        numbers.extend((round * 20..(round + 1) * 20).map(number));
+        files.extend((round * 20..(round + 1) * 20).map(open));
+        numbers.extend(files[numbers.len()..].iter().map(number));
+        let again: Vec<u64> = (0..files.len() as u32).map(|name| number(&open(name))).collect();
+        assert_eq!(numbers, again);
     }
+    drop(files);
     umount2(&below, MntFlags::MNT_DETACH).unwrap();
     let different: BTreeSet<u64> = numbers.into_iter().filter(|&number| number <= u32::MAX.into()).collect();
     assert_eq!(different.len(), 60);
