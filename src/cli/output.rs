@@ -1,8 +1,9 @@
 //! The options that say where findings go besides standard output, and the files that they name.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -66,19 +67,14 @@ impl FromStr for OutputTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == STDOUT {
-            return Ok(Self::Stdout(None));
-        }
-        if let Some((format, file)) = text.split_once(':')
-            && let Ok(format) = ReportFormat::from_str(format, true)
-            && !file.is_empty()
-        {
-            return match file {
-                // Its bytes must not pass what takes colours out.
-                STDOUT if format.is_binary() => Ok(Self::File { format, file: STDOUT_FILE.into() }),
-                STDOUT => Ok(Self::Stdout(Some(format))),
-                file => Ok(Self::File { format, file: file.into() }),
-            };
+        let (format, file) = match split_output::<ReportFormat>(OsStr::new(text)) {
+            // Its bytes must not pass what takes colours out.
+            (Some(format), None) if format.is_binary() => (Some(format), STDOUT_FILE.into()),
+            (format, None) => return Ok(Self::Stdout(format)),
+            (format, Some(file)) => (format, file),
+        };
+        if let Some(format) = format {
+            return Ok(Self::File { format, file });
         }
         let format = ReportFormat::from_file_name(Path::new(text))
             .ok_or("its extension is not that of a format; put the format in front, as in `html:FILE`")?;
@@ -89,6 +85,22 @@ impl FromStr for OutputTarget {
 /// The name of standard output.
 const STDOUT: &str = "-";
 
+/// The argument of `-o` in every command: `[FORMAT:]FILE`, where the file `-` is standard output and becomes `None`.
+pub(super) fn split_output<F: ValueEnum>(argument: &OsStr) -> (Option<F>, Option<PathBuf>) {
+    let bytes = argument.as_bytes();
+    let in_front = bytes.iter().position(|byte| *byte == b':').and_then(|colon| {
+        let format = F::from_str(str::from_utf8(&bytes[..colon]).ok()?, true).ok()?;
+        Some((Some(format), &bytes[colon + 1..])).filter(|(_, file)| !file.is_empty())
+    });
+    let (format, file) = in_front.unwrap_or((None, bytes));
+    (format, (file != STDOUT.as_bytes()).then(|| OsStr::from_bytes(file).into()))
+}
+
+/// The error for two outputs on standard output.
+pub(super) fn two_on_stdout() -> CliError {
+    CliError::new("two outputs on standard output: write one of them to a file")
+}
+
 /// The file that is standard output.
 const STDOUT_FILE: &str = "/dev/stdout";
 
@@ -98,7 +110,6 @@ impl OutputArgs {
     /// # Errors
     /// Two outputs on standard output.
     pub fn resolve_stdout(&mut self, args: &mut ReportArgs) -> Result<(), CliError> {
-        let twice = || CliError::new("two outputs on standard output: write one of them to a file");
         let mut targets = self.output.iter().filter_map(|target| match target {
             OutputTarget::Stdout(format) => Some(*format),
             OutputTarget::File { .. } => None,
@@ -111,7 +122,7 @@ impl OutputArgs {
         let differs = |format| args.format.is_given && args.format.format != format;
         let prints_other = self.summary || !self.summary_by.is_empty();
         if targets.next().is_some() || target.is_some_and(differs) || prints_other {
-            return Err(twice());
+            return Err(two_on_stdout());
         }
         args.format.format = target.unwrap_or(args.format.format);
         self.quiet = false;

@@ -11,7 +11,7 @@ use std::process::Command;
 use namegate::fix::plan::order::order_names;
 use namegate::fix::plan::{Plan, Rename, path_in};
 
-use super::run::{run, run_with, status, stderr, stdout};
+use super::run::{namegate, run, run_with, status, stderr, stdout};
 use super::trees;
 
 fn path_of(bytes: &[u8]) -> &Path {
@@ -229,6 +229,24 @@ Symbolic links with a new target
         run([OsStr::new("fix"), "plan".as_ref(), "-o".as_ref(), nowhere.as_os_str(), root.as_os_str()]);
     assert_eq!(status(&lost), 2);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left behind");
+}
+
+#[test]
+fn a_plan_goes_to_standard_output_and_has_a_format_in_front_as_reports_have() {
+    let dir = tempfile::tempdir().unwrap();
+    make(&dir.path().join("tree"), &[b"caf\xE9.txt"]);
+    let fix = |options: &[&str]| {
+        namegate().current_dir(dir.path()).args(["fix", "plan", "tree"]).args(options).output().unwrap()
+    };
+    let (plain, table) = (fix(&["-o", "-"]), fix(&["-o", "csv:-"]));
+    assert!(stdout(&plain).starts_with("{\"type\":\"plan\""), "{}", stdout(&plain));
+    assert!(stdout(&table).starts_with("\u{feff}type,"), "{}", stdout(&table));
+    assert_eq!(status(&fix(&["-o", "csv:plan"])), 0);
+    assert!(fs::read_to_string(dir.path().join("plan")).unwrap().starts_with("\u{feff}type,"));
+    for options in [["-o", "csv:-", "--format", "json"], ["-o", "text:plan", "--format", "json"]] {
+        assert_eq!(status(&fix(&options)), 2, "{options:?}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no file is named `-`");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `namegate fix plan`: writes a plan that can be edited.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
@@ -10,7 +11,7 @@ use clap::ValueEnum;
 
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::format::FormatArgs;
-use crate::cli::output::{OutputFile, cannot_write};
+use crate::cli::output::{OutputFile, cannot_write, split_output, two_on_stdout};
 use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
 use crate::cli::targets::TargetSelection;
@@ -87,9 +88,10 @@ pub struct PlanArgs {
     /// Shorten names that are too long. They keep their beginning, end and extension, and are guesses.
     #[arg(long)]
     shorten: bool,
-    /// Write the plan to FILE, which appears when it is complete.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    /// Write the plan to FILE, which appears when it is complete, as JSON Lines, as csv (a file named `.csv`) or in FORMAT, as in csv:plan;
+    /// `-` is standard output
+    #[arg(short, long, value_name = "[FORMAT:]FILE")]
+    output: Option<OsString>,
     #[command(flatten)]
     format: FormatArgs<PlanFormat>,
     /// Ask about each rename, or about all renames for a rule; answers come from standard input.
@@ -189,8 +191,9 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let settings = args.settings()?;
     let policy = args.policy(&settings.conversion)?;
     let request = args.request()?;
+    let (format, is_table, path) = args.output()?;
     let create = || {
-        args.output.as_deref().map(|path| {
+        path.as_deref().map(|path| {
             OutputFile::create(path).map(|file| (path, file)).map_err(|error| cannot_write(path, &error))
         })
     };
@@ -216,7 +219,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     };
     // Nothing is left to finish: a signal ends what waits for the reader of the plan.
     progress.release();
-    let format = match args.format.format {
+    let format = match format {
         PlanFormat::Auto if file.is_none() && io::stdout().is_terminal() => PlanFormat::Text,
         PlanFormat::Auto if file.is_none() => PlanFormat::Json,
         format => format,
@@ -229,17 +232,10 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         PlanFormat::Csv | PlanFormat::Auto => {}
     }
     if let Some((path, mut file)) = file {
-        let is_table = match format {
-            PlanFormat::Csv => true,
-            PlanFormat::Auto => {
-                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
-            }
-            PlanFormat::Json | PlanFormat::Text => false,
-        };
         let written = if is_table { plan.write_csv(&mut file) } else { plan.write_json(&mut file) };
         written.and_then(|()| file.finish()).map_err(|error| cannot_write(path, &error))?;
     }
-    if format != PlanFormat::Json && (format != PlanFormat::Csv || args.output.is_some()) {
+    if format != PlanFormat::Json && (format != PlanFormat::Csv || path.is_some()) {
         show::write_counts(out, &draft, &retargets, &policy)?;
     }
     Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
@@ -273,6 +269,33 @@ impl FinishedPlan<'_> {
 }
 
 impl PlanArgs {
+    /// The format of standard output, whether the file of `-o` is a table, and the file.
+    fn output(&self) -> Result<(PlanFormat, bool, Option<PathBuf>), CliError> {
+        let format = self.format.format;
+        let Some(argument) = &self.output else { return Ok((format, false, None)) };
+        let (in_front, path) = split_output(argument);
+        let Some(path) = path else {
+            // What `-o` writes is a plan, on a terminal too.
+            return match in_front {
+                Some(other) if self.format.is_given && other != format => Err(two_on_stdout()),
+                None if !self.format.is_given => Ok((PlanFormat::Json, false, None)),
+                given => Ok((given.unwrap_or(format), false, None)),
+            };
+        };
+        let is_named_csv = || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+        let is_table = match in_front.unwrap_or(format) {
+            PlanFormat::Csv => true,
+            PlanFormat::Auto => is_named_csv(),
+            PlanFormat::Text if in_front.is_some() => {
+                return Err(CliError::new(
+                    "--output: a plan in a file is json or csv; text is for standard output",
+                ));
+            }
+            PlanFormat::Json | PlanFormat::Text => false,
+        };
+        Ok((format, is_table, Some(path)))
+    }
+
     /// The policy, without the rules that the mapping breaks.
     fn policy(&self, conversion: &NameConversion) -> Result<Policy, CliError> {
         let policy = self.target.policy(&self.policy, self.shorten, |config| {
