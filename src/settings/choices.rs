@@ -93,7 +93,7 @@ impl Choices for Option<KnownMap> {
 impl Choices for Existing {
     const WHAT: &'static str = "way to show names";
     const ALL: &'static [NamedValue<Self>] = &[
-        choice("escape", Self::Escape, "Escaped, so that everything that leaves the mount is UTF-8: caf‛E9"),
+        choice("escape", Self::Escape, "Escaped, so that everything that leaves the mount is UTF-8: caf␦E9"),
         choice("show", Self::Show, "As they are"),
         choice("hide", Self::Hide, "Not at all; a directory with hidden entries cannot be removed"),
     ];

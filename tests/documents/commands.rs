@@ -79,7 +79,7 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
 }
 
 /// Long options of other programs that the pages mention.
-const OF_OTHERS: &[&str] = &["--nofsroot", "--verify"];
+const OF_OTHERS: &[&str] = &["--iconv", "--inplace", "--nofsroot", "--verify"];
 
 /// The long options of a command and of all below it.
 fn long_options(command: &Command) -> Vec<String> {

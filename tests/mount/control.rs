@@ -85,7 +85,7 @@ fn the_mode_is_switched_on_a_live_mount() {
     assert_eq!((&now["mode"], &now["settings"]["mode"]), (&"permissive".into(), &"permissive".into()));
     assert_eq!((&now["settings"]["entry-timeout"], &now["settings"]["noexec"]), (&1.into(), &false.into()));
     assert!(ask(&mounted, ["mode", "enforcing"]).status.success());
-    fs::remove_dir(mounted.mnt().join("caf\u{201B}E9")).unwrap();
+    fs::remove_dir(mounted.mnt().join("caf\u{2426}E9")).unwrap();
     assert!(fs::create_dir(&name).is_err());
     assert_eq!(status(&mounted)["mode_is_set"], false);
     let output = ask(&mounted, ["mode", "lenient"]);

@@ -205,7 +205,7 @@ fn existing_ill_formed_names_are_shown_escaped_and_can_be_used_renamed_and_remov
     let Some(mounted) = Mounted::new(&[]) else { return };
     let (dir, backing) = (mounted.mnt(), mounted.backing());
     let long = [b'\xFF'; 200];
-    for (name, content) in [(&b"caf\xE9"[..], "short"), (&long, "long"), ("\u{201b}E9".as_bytes(), "quoted")]
+    for (name, content) in [(&b"caf\xE9"[..], "short"), (&long, "long"), ("\u{2426}E9".as_bytes(), "quoted")]
     {
         fs::write(backing.join(OsStr::from_bytes(name)), content).unwrap();
         fs::create_dir(backing.join(OsStr::from_bytes(&[name, b".d"].concat()))).unwrap();
@@ -213,7 +213,7 @@ fn existing_ill_formed_names_are_shown_escaped_and_can_be_used_renamed_and_remov
         assert_eq!(seen.len(), 2, "{seen:?}");
         for name in &seen {
             let (shown, path) = (str::from_utf8(name).unwrap(), dir.join(OsStr::from_bytes(name)));
-            assert!(shown.contains('\u{201b}') && name.len() <= 255, "{shown}");
+            assert!(shown.contains('\u{2426}') && name.len() <= 255, "{shown}");
             assert_eq!(errno(File::create_new(&path)), Errno::EEXIST);
             if path.is_dir() {
                 fs::write(path.join("inside"), "").unwrap();
@@ -284,7 +284,7 @@ fn the_conformance_names_pass_the_mount() {
 fn names_with_unneeded_escapes_are_ordinary_names() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     // DEL as rclone writes it, and escapes of a slash, a NUL, a dot and a letter.
-    for name in ["a\u{201b}7Fb", "\u{201b}2F", "\u{201b}00", "\u{201b}2E", "\u{201b}41"] {
+    for name in ["a\u{2426}7Fb", "\u{2426}2F", "\u{2426}00", "\u{2426}2E", "\u{2426}41"] {
         fs::write(mounted.mnt().join(name), name).unwrap();
         assert_eq!(fs::read_to_string(mounted.backing().join(name)).unwrap(), name);
         let other = format!("{name} renamed");
@@ -294,6 +294,6 @@ fn names_with_unneeded_escapes_are_ordinary_names() {
         assert_eq!(listed, [OsStr::new(&other)]);
         fs::remove_file(mounted.mnt().join(&other)).unwrap();
     }
-    let escaped = mounted.mnt().join("a\u{201b}E9");
+    let escaped = mounted.mnt().join("a\u{2426}E9");
     assert!(fs::write(&escaped, "").is_err(), "it would be shown under another name");
 }

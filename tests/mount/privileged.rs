@@ -43,7 +43,7 @@ fn a_whiteout_belongs_to_its_creator() {
 fn a_whiteout_is_a_new_entry_under_the_old_name_and_passes_the_gate() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     fs::write(mounted.backing().join(OsStr::from_bytes(b"\xFFold")), "content").unwrap();
-    let shown = mounted.mnt().join("‛FFold");
+    let shown = mounted.mnt().join("␦FFold");
     assert_eq!(leave_whiteout(&shown, &mounted.mnt().join("new")), Err(Errno::EINVAL));
     assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 1);
     // Without a whiteout, the entry gets a valid name as usual.

@@ -322,7 +322,7 @@ impl Gate {
             return Ok(self.as_addressed(name));
         }
         let stored = unescape(text);
-        // Only the form that escaping writes: `‛41‛E9` must not be a second name of `A‛E9`.
+        // Only the form that escaping writes: `␦41␦E9` must not be a second name of `A␦E9`.
         if is_shortened(text) || escape(&stored) != text || !can_be_stored(&stored) {
             return not_shown;
         }
@@ -349,7 +349,7 @@ impl Gate {
     ///
     /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     /// let (name, admitted) = gate.show_bytes(b"caf\xE9").unwrap();
-    /// assert_eq!(*name, *"caf\u{201b}E9".as_bytes());
+    /// assert_eq!(*name, *"caf\u{2426}E9".as_bytes());
     /// assert_eq!(admitted.as_bytes(), b"caf\xE9");
     /// assert_eq!(gate.admit_bytes(Intent::Address, &name).unwrap(), admitted);
     /// assert!(gate.admit_bytes(Intent::Create, &name).is_err());

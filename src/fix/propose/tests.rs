@@ -393,7 +393,7 @@ fn any_name() -> impl Strategy<Value = Vec<u8>> {
         b"\xED\xA0\x80",
         b"\xED\xA1\x8C\xED\xBE\xB4",
         b"\xEF\x80\xA2",
-        b"\xE2\x80\x9B\x46\x46",
+        b"\xE2\x90\xA6\x46\x46",
         b"\xC2\xA0",
         b"\x83\x41\x83\x42",
         b"d\xE9",

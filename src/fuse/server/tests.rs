@@ -89,7 +89,7 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
         })
         .unwrap();
     shown.sort();
-    let escaped = OsStr::new("caf\u{201b}E9");
+    let escaped = OsStr::new("caf\u{2426}E9");
     assert_eq!(
         shown,
         [(".".into(), false), ("..".into(), false), (control.to_owned(), true), (escaped.to_owned(), true)]

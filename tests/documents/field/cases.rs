@@ -226,13 +226,13 @@ pub const CASES: &[Case] = &[
         tried: "bytes that Python kept as surrogates (`surrogateescape`): `fix plan`",
         trial: Trial::Plan(&[b"caf\xED\xB3\xA9.txt", b"\xED\xB3\x90\xED\xB2\xBF.txt"], &[]),
         right: "`café.txt`, `п.txt`",
-        then: Some("`caf‛ED‛B3‛A9.txt` (guess), and the like for the other"),
+        then: Some("`caf␦ED␦B3␦A9.txt` (guess), and the like for the other"),
     },
     Case {
         reports: &["sleuthkit/sleuthkit#2837", "libyal/libfsntfs#30"],
         tried: "a surrogate alone, and a pair: `fix plan`",
         trial: Trial::Plan(&[b"a\xED\xA0\x80.txt", b"\xED\xA0\xBD\xED\xB8\x80.txt"], &[]),
-        right: "`a‛ED‛A0‛80.txt` (guess), `😀.txt`",
+        right: "`a␦ED␦A0␦80.txt` (guess), `😀.txt`",
         then: None,
     },
     Case {

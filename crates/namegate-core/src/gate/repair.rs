@@ -153,7 +153,7 @@ mod tests {
 
         #[test]
         fn every_repair_is_valid_and_stays(
-            name in "[\u{1}-\u{1F}\"*:<>?\\\\| .~a-zäé\u{301}\u{200B}\u{202E}\u{E000}\u{F022}：‛]{1,12}",
+            name in "[\u{1}-\u{1F}\"*:<>?\\\\| .~a-zäé\u{301}\u{200B}\u{202E}\u{E000}\u{F022}：␦]{1,12}",
             at in 0..profile::ALL.len(),
             has_substitutes in any::<bool>(),
         ) {

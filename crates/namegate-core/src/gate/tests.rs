@@ -147,19 +147,19 @@ fn every_entry_is_shown_under_one_name_that_addresses_it_and_cannot_be_created()
         b"caf\xE9",
         b"\xC0\xAF",
         b"\xFF",
-        "\u{201b}41".as_bytes(),
-        "\u{201b}7F".as_bytes(),
-        "\u{201b}2F".as_bytes(),
-        "\u{201b}00".as_bytes(),
-        "\u{201b}2E".as_bytes(),
-        "\u{201b}2E\u{201b}2E".as_bytes(),
-        "\u{201b}7F\u{201b}E9".as_bytes(),
-        b"\xE2\x80\x9B7F\xE9",
+        "\u{2426}41".as_bytes(),
+        "\u{2426}7F".as_bytes(),
+        "\u{2426}2F".as_bytes(),
+        "\u{2426}00".as_bytes(),
+        "\u{2426}2E".as_bytes(),
+        "\u{2426}2E\u{2426}2E".as_bytes(),
+        "\u{2426}7F\u{2426}E9".as_bytes(),
+        b"\xE2\x90\xA67F\xE9",
         b"\x7F\xE9",
-        "\u{201b}E2\u{201b}80\u{201b}9BE9".as_bytes(),
-        "\u{201b}E9".as_bytes(),
-        "\u{201b}~0123456789ABCDEF".as_bytes(),
-        "\u{201b}quoted".as_bytes(),
+        "\u{2426}E2\u{2426}90\u{2426}A6E9".as_bytes(),
+        "\u{2426}E9".as_bytes(),
+        "\u{2426}~0123456789ABCDEF".as_bytes(),
+        "\u{2426}quoted".as_bytes(),
         &[0xFF; 51],
     ];
     let gate = gate("utf8", Mode::Enforcing);
@@ -177,7 +177,7 @@ fn every_entry_is_shown_under_one_name_that_addresses_it_and_cannot_be_created()
     let shown = gate.show(os(&long)).unwrap();
     assert!(shown.name.len() <= NAME_MAX && gate.is_shortened(&shown.name));
     for name in
-        ["\u{201b}7F", "\u{201b}2F", "\u{201b}00", "\u{201b}2E", "\u{201b}41.txt", "a\u{201b}2E\u{201b}2E"]
+        ["\u{2426}7F", "\u{2426}2F", "\u{2426}00", "\u{2426}2E", "\u{2426}41.txt", "a\u{2426}2E\u{2426}2E"]
     {
         let name = OsStr::new(name);
         assert_eq!(gate.show(name).unwrap().name, name, "no name is escaped like this");
@@ -186,7 +186,7 @@ fn every_entry_is_shown_under_one_name_that_addresses_it_and_cannot_be_created()
         }
     }
     for absent in
-        ["\u{201b}2F\u{201b}E9", "\u{201b}41\u{201b}E9", "\u{201b}E9\u{201b}00", "\u{201b}~0123456789ABCDEF"]
+        ["\u{2426}2F\u{2426}E9", "\u{2426}41\u{2426}E9", "\u{2426}E9\u{2426}00", "\u{2426}~0123456789ABCDEF"]
     {
         let bytes = absent.len();
         assert_eq!(gate.admit(Intent::Create, OsStr::new(absent)), Err(Refusal::ReadsAsEscape { bytes }));
@@ -196,7 +196,7 @@ fn every_entry_is_shown_under_one_name_that_addresses_it_and_cannot_be_created()
 
 #[test]
 fn names_that_are_not_utf8_are_shown_or_hidden_as_configured() {
-    let (bad, quoted) = (os(b"caf\xE9"), OsStr::new("\u{201b}41"));
+    let (bad, quoted) = (os(b"caf\xE9"), OsStr::new("\u{2426}41"));
     let show = gate("utf8", Mode::Enforcing).with_existing(Existing::Show);
     assert_eq!(show.show(bad).unwrap().name, bad);
     assert_eq!(show.admit(Intent::Address, bad).unwrap().as_os_str(), bad);

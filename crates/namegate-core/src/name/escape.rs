@@ -1,37 +1,50 @@
 //! A reversible escape: converts any byte string to a valid name, and back.
 //!
-//! *Valid* means: UTF-8, no NUL, no `/`, and neither `.` nor `..`. The escape is U+201B (single high-reversed-9
-//! quotation mark) followed by two upper-case hexadecimal digits, which stand for one byte; the convention is known to
-//! users of rclone. Controls and look-alikes are not escaped: to show a name to a person, use [`display`](super::display). The
-//! module reads no directory; a caller that shortens names must resolve them.
+//! *Valid* means: UTF-8, no NUL, no `/`, and neither `.` nor `..`. The escape is U+2426 (symbol for
+//! substitute form two) followed by two upper-case hexadecimal digits, which stand for one byte. Controls and look-alikes are not
+//! escaped: to show a name to a person, use [`display`](super::display). The module reads no directory; a caller that shortens names
+//! must resolve them.
+//!
+//! U+2426 is visible, means what the escape says, never changes by normalization or case, and has been in Unicode since 1.1. No
+//! program that maps names uses it: neither rclone, which takes U+201B, U+2400 to U+2421 and the fullwidth forms as its own and
+//! decodes them, nor SFM and SFU (private use), catia (Latin-1), shells, or text that was decoded by a wrong code page.
 //!
 //! # The rule
 //! These bytes of a name are escaped, and no others:
 //! 1. every byte outside the well-formed parts of the name, as [`<[u8]>::utf8_chunks`] divides it;
 //! 2. NUL and `/`, which cannot occur in a directory but can in a list or an archive;
-//! 3. the three bytes of a U+201B that would be ambiguous: one followed by two upper-case hexadecimal digits, and one
-//!    that begins a shortening mark (`‛~` and 16 upper-case hexadecimal digits, at the very end of the name);
+//! 3. the three bytes of a U+2426 that would be ambiguous: one followed by two upper-case hexadecimal digits, and one
+//!    that begins a shortening mark (`␦~` and 16 upper-case hexadecimal digits, at the very end of the name);
 //! 4. every byte of a name that is `.` or `..`.
 //!
 //! The empty name stays empty: there is nothing to escape, and nothing to lose.
 //!
 //! # Why it can be undone
-//! Digits are never escaped. After a U+201B that was not escaped, the escaped name therefore continues either as the name
-//! does or, where an escape follows, with another U+201B, which is not a digit. So a U+201B before two digits always comes
+//! Digits are never escaped. After a U+2426 that was not escaped, the escaped name therefore continues either as the name
+//! does or, where an escape follows, with another U+2426, which is not a digit. So a U+2426 before two digits always comes
 //! from rules 1 to 4.
 
 use std::borrow::Cow;
 use std::hash::Hasher;
 
-/// U+201B in UTF-8.
-const QUOTE: &[u8] = "\u{201b}".as_bytes();
-/// U+201B and two digits.
-const TRIPLE: usize = QUOTE.len() + 2;
+/// The character that begins every escape and every shortening mark.
+pub const ESCAPE_CHARACTER: char = '\u{2426}';
+const SIGN: &[u8] = {
+    const BYTES: [u8; ESCAPE_CHARACTER.len_utf8()] = {
+        let mut bytes = [0; ESCAPE_CHARACTER.len_utf8()];
+        ESCAPE_CHARACTER.encode_utf8(&mut bytes);
+        bytes
+    };
+    &BYTES
+};
+/// U+2426 and two digits.
+const TRIPLE: usize = SIGN.len() + 2;
 const HASH_DIGITS: usize = 16;
-const SHORTENED_MARK: &[u8] = "\u{201b}~".as_bytes();
+/// Between [`ESCAPE_CHARACTER`] and the hash of a shortened name.
+const SHORTENED: u8 = b'~';
 
 /// Length in bytes of the shortest name that [`escape_within`] can make of one that is too long: the mark and the hash.
-pub const SHORTEST_SHORTENED: usize = SHORTENED_MARK.len() + HASH_DIGITS;
+pub const SHORTEST_SHORTENED: usize = SIGN.len() + 1 + HASH_DIGITS;
 
 const fn is_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'A'..=b'F')
@@ -39,7 +52,7 @@ const fn is_digit(byte: u8) -> bool {
 
 /// The byte that `rest` stands for when it begins with an escape.
 fn escaped_byte(rest: &[u8]) -> Option<u8> {
-    let digits = rest.strip_prefix(QUOTE)?.get(..2)?;
+    let digits = rest.strip_prefix(SIGN)?.get(..2)?;
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'A'..=b'F' => Some(digit - b'A' + 10),
@@ -50,7 +63,8 @@ fn escaped_byte(rest: &[u8]) -> Option<u8> {
 
 /// Whether `rest` is a shortening mark with its hash and nothing else.
 fn is_mark(rest: &[u8]) -> bool {
-    rest.strip_prefix(SHORTENED_MARK)
+    rest.strip_prefix(SIGN)
+        .and_then(|rest| rest.strip_prefix(&[SHORTENED]))
         .is_some_and(|hash| hash.len() == HASH_DIGITS && hash.iter().copied().all(is_digit))
 }
 
@@ -58,7 +72,7 @@ fn is_mark(rest: &[u8]) -> bool {
 fn offending(rest: &[u8]) -> usize {
     match rest.first() {
         Some(0 | b'/') => 1,
-        Some(&byte) if byte == QUOTE[0] && (escaped_byte(rest).is_some() || is_mark(rest)) => QUOTE.len(),
+        Some(&byte) if byte == SIGN[0] && (escaped_byte(rest).is_some() || is_mark(rest)) => SIGN.len(),
         _ => 0,
     }
 }
@@ -67,7 +81,7 @@ fn push_escaped(out: &mut String, bytes: &[u8]) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     for &byte in bytes {
-        out.push('\u{201b}');
+        out.push(ESCAPE_CHARACTER);
         out.push(DIGITS[usize::from(byte >> 4)]);
         out.push(DIGITS[usize::from(byte & 0xF)]);
     }
@@ -81,13 +95,13 @@ fn push_escaped(out: &mut String, bytes: &[u8]) {
 ///
 /// ```
 /// use namegate_core::name::escape::{escape, unescape};
-/// assert_eq!(escape(b"caf\xe9.txt"), "caf\u{201b}E9.txt");
-/// assert_eq!(unescape("caf\u{201b}E9.txt"), &b"caf\xe9.txt"[..]);
+/// assert_eq!(escape(b"caf\xe9.txt"), "caf\u{2426}E9.txt");
+/// assert_eq!(unescape("caf\u{2426}E9.txt"), &b"caf\xe9.txt"[..]);
 /// // A name that looks like an escape is escaped, so that the two stay different.
-/// assert_eq!(escape("\u{201b}E9".as_bytes()), "\u{201b}E2\u{201b}80\u{201b}9BE9");
-/// assert_eq!(escape("\u{201b}quoted\u{2019}".as_bytes()), "\u{201b}quoted\u{2019}");
-/// assert_eq!(escape(b".."), "\u{201b}2E\u{201b}2E");
-/// assert_eq!(escape(b"a/b"), "a\u{201b}2Fb");
+/// assert_eq!(escape("\u{2426}E9".as_bytes()), "\u{2426}E2\u{2426}90\u{2426}A6E9");
+/// assert_eq!(escape("\u{2426}alone".as_bytes()), "\u{2426}alone");
+/// assert_eq!(escape(b".."), "\u{2426}2E\u{2426}2E");
+/// assert_eq!(escape(b"a/b"), "a\u{2426}2Fb");
 /// assert_eq!(escape(b""), "");
 /// ```
 pub fn escape(name: &[u8]) -> Cow<'_, str> {
@@ -107,7 +121,7 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
         let valid = chunk.valid();
         let mut shown = 0;
         for (at, c) in valid.char_indices() {
-            // Digits and marks are well-formed, so they cannot be in a later chunk than the U+201B before them; only the
+            // Digits and marks are well-formed, so they cannot be in a later chunk than the U+2426 before them; only the
             // whole name shows where it ends.
             let count = offending(&name[start + at..]);
             if count > 0 {
@@ -123,17 +137,17 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Decodes `name`: every U+201B with two upper-case hexadecimal digits becomes the byte; borrowed if there is none.
+/// Decodes `name`: every U+2426 with two upper-case hexadecimal digits becomes the byte; borrowed if there is none.
 ///
-/// This decodes more than [`escape`] writes: `‛41` becomes `A`, which is never escaped. If two spellings must not
+/// This decodes more than [`escape`] writes: `␦41` becomes `A`, which is never escaped. If two spellings must not
 /// reach the same entry, accept `name` only if `escape(&unescape(name))` is `name` again. For a [shortened](is_shortened)
 /// name the result is not the original.
 ///
 /// ```
 /// use namegate_core::name::escape::{escape, unescape};
-/// assert_eq!(unescape("\u{201b}FF\u{201b}ff"), &b"\xff\xe2\x80\x9bff"[..]);
-/// assert_eq!(unescape("\u{201b}41"), &b"A"[..]);
-/// assert_ne!(escape(b"A"), "\u{201b}41");
+/// assert_eq!(unescape("\u{2426}FF\u{2426}ff"), &b"\xff\xe2\x90\xa6ff"[..]);
+/// assert_eq!(unescape("\u{2426}41"), &b"A"[..]);
+/// assert_ne!(escape(b"A"), "\u{2426}41");
 /// ```
 pub fn unescape(name: &str) -> Cow<'_, [u8]> {
     let mut rest = name.as_bytes();
@@ -157,8 +171,8 @@ pub fn unescape(name: &str) -> Cow<'_, [u8]> {
 ///
 /// ```
 /// use namegate_core::name::escape::is_escaped;
-/// assert!(is_escaped("caf\u{201b}E9"));
-/// assert!(!is_escaped("caf\u{201b}e9"));
+/// assert!(is_escaped("caf\u{2426}E9"));
+/// assert!(!is_escaped("caf\u{2426}e9"));
 /// ```
 pub fn is_escaped(name: &str) -> bool {
     name.as_bytes().windows(TRIPLE).any(|window| escaped_byte(window).is_some())
@@ -166,12 +180,12 @@ pub fn is_escaped(name: &str) -> bool {
 
 /// Whether `name` could be the escaped form of a name in a directory: it contains an escape of a byte above 7F, or ends with a
 /// shortening mark. Names in directories need no other escapes: they contain neither NUL nor `/`, they are neither `.` nor `..`,
-/// and other ASCII is never escaped. A name with only such escapes (`‛7F`, `‛2F`) is an ordinary name.
+/// and other ASCII is never escaped. A name with only such escapes (`␦7F`, `␦2F`) is an ordinary name.
 ///
 /// ```
 /// use namegate_core::name::escape::reads_as_escape;
-/// assert!(reads_as_escape("caf\u{201b}E9") && reads_as_escape("x\u{201b}~0123456789ABCDEF"));
-/// assert!(!reads_as_escape("x\u{201b}7F") && !reads_as_escape("\u{201b}2F"));
+/// assert!(reads_as_escape("caf\u{2426}E9") && reads_as_escape("x\u{2426}~0123456789ABCDEF"));
+/// assert!(!reads_as_escape("x\u{2426}7F") && !reads_as_escape("\u{2426}2F"));
 /// ```
 pub fn reads_as_escape(name: &str) -> bool {
     let is_needed = |window: &[u8]| escaped_byte(window).is_some_and(|byte| !byte.is_ascii());
@@ -179,7 +193,7 @@ pub fn reads_as_escape(name: &str) -> bool {
 }
 
 /// Like [`escape`], but never longer than `max_bytes`: a longer result is shortened to as many whole scalar values and
-/// whole escapes as fit, the mark `‛~`, and the 64-bit hash of `name` as 16 upper-case hexadecimal digits.
+/// whole escapes as fit, the mark `␦~`, and the 64-bit hash of `name` as 16 upper-case hexadecimal digits.
 ///
 /// A shortened name is resolved by reading the directory and shortening each of its names in the same way;
 /// [`unescape`] does not return the original. The hash is SipHash-2-4 with the key 00 01 … 0F over the bytes of
@@ -190,10 +204,10 @@ pub fn reads_as_escape(name: &str) -> bool {
 ///
 /// ```
 /// use namegate_core::name::escape::{escape_within, is_shortened};
-/// assert_eq!(escape_within(b"\xff.txt", 255), "\u{201b}FF.txt");
+/// assert_eq!(escape_within(b"\xff.txt", 255), "\u{2426}FF.txt");
 /// let long = [0xff; 100];
 /// let short = escape_within(&long, 32);
-/// assert_eq!(short, "\u{201b}FF\u{201b}FF\u{201b}~84B695AFEF5061AF");
+/// assert_eq!(short, "\u{2426}FF\u{2426}FF\u{2426}~84B695AFEF5061AF");
 /// assert!(is_shortened(&short));
 /// ```
 pub fn escape_within(name: &[u8], max_bytes: usize) -> Cow<'_, str> {
@@ -211,16 +225,21 @@ pub fn escape_within(name: &[u8], max_bytes: usize) -> Cow<'_, str> {
         }
         end += unit;
     }
-    Cow::Owned(format!("{}\u{201b}~{:016X}", &escaped[..end], stable_hash(name)))
+    Cow::Owned(format!(
+        "{}{ESCAPE_CHARACTER}{}{:016X}",
+        &escaped[..end],
+        char::from(SHORTENED),
+        stable_hash(name)
+    ))
 }
 
 /// Whether `name` ends like a name that [`escape_within`] shortened. [`escape`] never returns such a name.
 ///
 /// ```
 /// use namegate_core::name::escape::{escape, is_shortened};
-/// assert!(is_shortened("x\u{201b}~0123456789ABCDEF"));
-/// assert!(!is_shortened("x\u{201b}~0123456789abcdef"));
-/// assert!(!is_shortened(&escape("x\u{201b}~0123456789ABCDEF".as_bytes())));
+/// assert!(is_shortened("x\u{2426}~0123456789ABCDEF"));
+/// assert!(!is_shortened("x\u{2426}~0123456789abcdef"));
+/// assert!(!is_shortened(&escape("x\u{2426}~0123456789ABCDEF".as_bytes())));
 /// ```
 pub fn is_shortened(name: &str) -> bool {
     let bytes = name.as_bytes();
@@ -243,14 +262,14 @@ pub fn stable_hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// What can meet at an edge: quotes whole and in part, digits, escapes, marks, and what no name may contain.
+    /// What can meet at an edge: escape characters whole and in part, digits, escapes, marks, and what no name may contain.
     const NASTY: [&[u8]; 22] = [
         b"",
-        b"\xE2\x80\x9B",
-        b"\xE2\x80",
+        b"\xE2\x90\xA6",
+        b"\xE2\x90",
         b"\xE2",
         b"\x80",
-        b"\x9B",
+        b"\xA6",
         b"\xFF",
         b"\xC0\xAF",
         b"\xED\xA0\x80",
@@ -261,8 +280,8 @@ mod tests {
         b"a",
         b"~",
         b"E9",
-        b"\xE2\x80\x9B41",
-        b"\xE2\x80\x9B~0123456789ABCDEF",
+        b"\xE2\x90\xA641",
+        b"\xE2\x90\xA6~0123456789ABCDEF",
         b"0123456789ABCDEF",
         b"/",
         b"\0",
@@ -299,12 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn laws_hold_for_all_strings_of_two_bytes_after_a_quote() {
+    fn laws_hold_for_all_strings_of_two_bytes_after_an_escape_character() {
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
                 check_laws(&[first, second]);
-                check_laws(&[0xE2, 0x80, 0x9B, first, second]);
-                check_laws(&[first, 0xE2, 0x80, 0x9B, second, b'A']);
+                check_laws(&[0xE2, 0x90, 0xA6, first, second]);
+                check_laws(&[first, 0xE2, 0x90, 0xA6, second, b'A']);
             }
         }
     }
@@ -314,23 +333,23 @@ mod tests {
         let cases: &[(&[u8], &str)] = &[
             (b"", ""),
             (b"...", "..."),
-            (b".", "‛2E"),
-            (b"..", "‛2E‛2E"),
+            (b".", "␦2E"),
+            (b"..", "␦2E␦2E"),
             (b".git", ".git"),
-            (b"\0", "‛00"),
-            (b"/", "‛2F"),
-            (b"\xC3\xA9\xC3", "é‛C3"),
-            ("‛".as_bytes(), "‛"),
-            ("‛4".as_bytes(), "‛4"),
-            ("‛4g".as_bytes(), "‛4g"),
-            ("‛e9".as_bytes(), "‛e9"),
-            ("‛E9".as_bytes(), "‛E2‛80‛9BE9"),
-            ("‛‛41".as_bytes(), "‛‛E2‛80‛9B41"),
-            (b"\xE2\x80\x9B\xFF", "‛‛FF"),
-            (b"\xE2\x80\x9B4\xFF", "‛4‛FF"),
-            ("‛~0123456789ABCDE".as_bytes(), "‛~0123456789ABCDE"),
-            ("‛~0123456789ABCDEF".as_bytes(), "‛E2‛80‛9B~0123456789ABCDEF"),
-            ("‛~0123456789ABCDEF.x".as_bytes(), "‛~0123456789ABCDEF.x"),
+            (b"\0", "␦00"),
+            (b"/", "␦2F"),
+            (b"\xC3\xA9\xC3", "é␦C3"),
+            ("␦".as_bytes(), "␦"),
+            ("␦4".as_bytes(), "␦4"),
+            ("␦4g".as_bytes(), "␦4g"),
+            ("␦e9".as_bytes(), "␦e9"),
+            ("␦E9".as_bytes(), "␦E2␦90␦A6E9"),
+            ("␦␦41".as_bytes(), "␦␦E2␦90␦A641"),
+            (b"\xE2\x90\xA6\xFF", "␦␦FF"),
+            (b"\xE2\x90\xA64\xFF", "␦4␦FF"),
+            ("␦~0123456789ABCDE".as_bytes(), "␦~0123456789ABCDE"),
+            ("␦~0123456789ABCDEF".as_bytes(), "␦E2␦90␦A6~0123456789ABCDEF"),
+            ("␦~0123456789ABCDEF.x".as_bytes(), "␦~0123456789ABCDEF.x"),
         ];
         for &(name, expected) in cases {
             assert_eq!(escape(name), expected, "{name:02X?}");
@@ -339,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_shortened_name_fits_and_is_cut_between_units() {
-        let name = ["é".as_bytes(), b"\xFF", "日".as_bytes(), "‛41".as_bytes()].concat().repeat(9);
+        let name = ["é".as_bytes(), b"\xFF", "日".as_bytes(), "␦41".as_bytes()].concat().repeat(9);
         let whole = escape(&name);
         for max_bytes in 0..=whole.len() {
             let short = escape_within(&name, max_bytes);

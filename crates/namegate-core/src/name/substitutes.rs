@@ -225,6 +225,20 @@ mod tests {
     }
 
     #[test]
+    fn no_mapping_writes_or_decodes_the_escape_character() {
+        let escape = crate::name::escape::ESCAPE_CHARACTER;
+        assert_ne!(escape, RCLONE_QUOTE);
+        for word in KnownMap::WORDS {
+            for name in [escape.to_string(), format!("a{escape}E9"), format!("{escape}~")] {
+                assert_eq!(map(word).apply(&name), None, "{word}");
+            }
+            let all: String = ('\u{1}'..=char::MAX).collect();
+            let written = |name: &str| map(word).apply(name).unwrap().matches(escape).count();
+            assert_eq!(written(&all), 1, "{word}");
+        }
+    }
+
+    #[test]
     fn the_tables_are_those_of_the_sources() {
         assert_eq!(
             map("to-sfm").apply("\"*:<>?\\|\u{1}\u{1F}").unwrap(),

@@ -61,7 +61,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
         "\u{FF0F}".as_bytes(),
         "\u{FF0E}".as_bytes(),
         "\u{FDFA}".as_bytes(),
-        "\u{201B}41".as_bytes(),
+        "\u{2426}41".as_bytes(),
         "\u{FFFE}".as_bytes(),
         "\u{E000}".as_bytes(),
         "\u{430}".as_bytes(),
