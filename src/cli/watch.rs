@@ -37,7 +37,7 @@ NAMEGATE_NAME_SHOWN, NAMEGATE_RULE, NAMEGATE_START, NAMEGATE_END, NAMEGATE_OPERA
 NAMEGATE_GID. A name can hold any byte but / and NUL: quote \"$NAMEGATE_PATH\" in shell scripts.
 
 SIGINT (Ctrl-C) and SIGTERM end the watch with a summary. SIGUSR1 prints the progress. SIGHUP reads the policy again and \
-reopens the output files.
+reopens the output files, each whether the other fails or not. A PATH that leads to another directory later is watched again.
 
 Exit status: 0 nothing was reported; 1 something was reported; 2 something could not be watched, read or run.";
 
@@ -150,11 +150,10 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus,
     };
     let watch = Watch::new(&args.paths, settings).map_err(CliError::new)?;
     guards_of(&args.paths).iter().for_each(|note| print(note));
-    let reload = || {
-        let reloaded = open_files(args).and_then(|files| Ok((self::policy(args)?, files)));
-        reloaded.map_err(|error| error.to_string())
-    };
-    let sinks = FindingSinks { format: args.format.format, files, commands, reload: &reload, print };
+    let reopen = || open_files(args).map_err(|error| error.to_string());
+    let read_policy = || self::policy(args).map_err(|error| error.to_string());
+    let format = args.format.format;
+    let sinks = FindingSinks { format, files, commands, reopen: &reopen, read_policy: &read_policy, print };
     match service.run(watch, sinks, WatchEnd { is_once: args.once, duration: args.duration }) {
         Ok(outcome) => Ok(status(&outcome)),
         Err(WatchError::Output(error)) => Err(error.into()),

@@ -44,8 +44,10 @@ pub struct FindingSinks<'o> {
     pub files: FindingFiles<'o>,
     /// The programs to run.
     pub commands: Option<Commands>,
-    /// Opens the files again, and reads the policy again. An error changes nothing.
-    pub reload: &'o dyn Fn() -> Result<(Policy, FindingFiles<'o>), String>,
+    /// Opens the files again: they may have been moved away. An error leaves the old ones open.
+    pub reopen: &'o dyn Fn() -> Result<FindingFiles<'o>, String>,
+    /// Reads the policy again. An error keeps the old one.
+    pub read_policy: &'o dyn Fn() -> Result<Policy, String>,
     /// Prints a message that is not a finding.
     pub print: fn(&str),
 }
@@ -199,18 +201,25 @@ impl WatchRun<'_> {
         self.failed.take().map_or(flushed, Err)
     }
 
-    /// Reads the policy again and opens the files again, which may have been moved away.
+    /// Opens the files again and reads the policy again, each whether the other fails or not: a broken policy must not keep the
+    /// log in a file that was moved away.
     fn reload(&mut self) {
-        match (self.sinks.reload)() {
-            Ok((policy, FindingFiles { out, audit_log })) => {
-                self.watch.set_policy(policy);
+        match (self.sinks.reopen)() {
+            Ok(FindingFiles { out, audit_log }) => {
                 if out.is_some() {
                     self.sinks.files.out = out;
                 }
                 self.sinks.files.audit_log = audit_log;
-                log::info!("the policy was read again, and the files were opened again");
+                log::info!("the output files were opened again");
             }
-            Err(message) => log::error!("reload failed; nothing has changed: {message}"),
+            Err(message) => log::error!("still writing to the previous output files: {message}"),
+        }
+        match (self.sinks.read_policy)() {
+            Ok(policy) => {
+                self.watch.set_policy(policy);
+                log::info!("the policy was read again");
+            }
+            Err(message) => log::error!("reload failed; still checking by the previous policy: {message}"),
         }
     }
 

@@ -160,6 +160,14 @@ impl DirectoryMarks {
         Ok(())
     }
 
+    /// Stops watching the root `index`.
+    pub(super) fn remove(&mut self, index: usize) {
+        let is_its = |top: &u64| self.nodes.get(top).is_some_and(|node| node.root == index);
+        let (gone, kept) = std::mem::take(&mut self.tops).into_iter().partition::<Vec<u64>, _>(is_its);
+        self.tops = kept;
+        gone.into_iter().for_each(|top| self.forget(top, true));
+    }
+
     fn queue_read(&self, core: &mut WatchCore, node: u64, filter: RescanFilter) {
         core.tasks.push_front(ReadTask {
             target: ReadTarget::Node { engine: self.index, node },

@@ -20,7 +20,7 @@ use nix::sys::stat::{Mode, fstat};
 use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore, child};
 use super::fanotify::{EventEntry, EventObject, FanotifyEvent, events};
 use super::rescan::{Rescan, RescanStep};
-use super::root::{DirectoryId, WatchRoot, id};
+use super::root::{DirectoryId, id};
 use crate::sys::directory;
 use crate::sys::fanotify::{fsid, group, mark_file_system};
 use crate::sys::handle::{self, KernelHandle};
@@ -69,6 +69,8 @@ pub(super) struct FilesystemMark {
     /// Lookups for the current batch of events.
     locations: HashMap<HandleKey, DirectoryLocation>,
     rescan: Rescan,
+    /// Roots that are being read for the first time.
+    reading: HashMap<usize, RescanFilter>,
 }
 
 impl FilesystemMark {
@@ -82,11 +84,18 @@ impl FilesystemMark {
             made: HashMap::new(),
             locations: HashMap::new(),
             rescan: Rescan::default(),
+            reading: HashMap::new(),
         })
     }
 
-    /// Watches the file system of `root`.
-    pub(super) fn add(&mut self, index: usize, root: &WatchRoot) -> Result<(), Errno> {
+    /// Watches the file system of the root `index`. Its names are read if the filter selects any.
+    pub(super) fn add(
+        &mut self,
+        core: &mut WatchCore,
+        index: usize,
+        filter: RescanFilter,
+    ) -> Result<(), Errno> {
+        let root = &core.roots[index];
         // Check that this file system has handles, and that this process may open them.
         let (handle, _) = handle::from_fd(&root.dir)?;
         let opened = handle::open(&root.dir, &handle, PASS)?;
@@ -96,31 +105,37 @@ impl FilesystemMark {
         let system = fsid(&root.dir)?;
         mark_file_system(&self.group, &root.dir)?;
         self.systems.entry(system).or_default().push(index);
+        if filter != RescanFilter::Nothing {
+            self.reading.insert(index, filter);
+            self.queue_root(core, index, filter);
+        }
         Ok(())
+    }
+
+    /// Ignores the root `index` from now on, and what is known of directories in it.
+    pub(super) fn remove(&mut self, index: usize) {
+        self.systems.values_mut().for_each(|roots| roots.retain(|&root| root != index));
+        self.systems.retain(|_, roots| !roots.is_empty());
+        self.reading.remove(&index);
+        self.last_locations.clear();
+        self.ids.clear();
+        self.made.clear();
     }
 
     pub(super) fn roots(&self) -> impl Iterator<Item = usize> {
         self.systems.values().flatten().copied()
     }
 
-    /// Starts to read all roots, while events are handled.
-    pub(super) fn start_reading(&mut self, core: &mut WatchCore, filter: RescanFilter) {
-        self.rescan.request_now(filter);
-        self.on_idle(core);
-    }
-
-    /// Queues all roots to be read.
-    fn queue_roots(&self, core: &mut WatchCore, filter: RescanFilter) {
-        for root in self.roots() {
-            let target = ReadTarget::Path { root, below: PathBuf::new() };
-            core.tasks.push_back(ReadTask { target, filter, tries: 0 });
-        }
+    fn queue_root(&self, core: &mut WatchCore, root: usize, filter: RescanFilter) {
+        let target = ReadTarget::Path { root, below: PathBuf::new() };
+        core.tasks.push_back(ReadTask { target, filter, tries: 0 });
     }
 
     /// Called when no directory and no event is left to read: starts the next pass, or ends the last one.
     pub(super) fn on_idle(&mut self, core: &mut WatchCore) {
+        self.reading.clear();
         if let RescanStep::Read(filter) = self.rescan.on_idle(Instant::now()) {
-            self.queue_roots(core, filter);
+            self.roots().for_each(|root| self.queue_root(core, root, filter));
         }
     }
 
@@ -237,8 +252,8 @@ impl FilesystemMark {
         });
         let filter = match was_inside {
             false => RescanFilter::All(Origin::Renamed),
-            // A pass in progress may have read the new parent already, and the old parent not yet.
-            true => match self.rescan.filter() {
+            // What is being read may have been read at the new parent already, and at the old parent not yet.
+            true => match self.reading.get(&held.root).copied().or(self.rescan.filter()) {
                 Some(filter) => filter,
                 None => return,
             },
@@ -253,7 +268,8 @@ impl FilesystemMark {
         if let Some(known) = self.locations.get(&key) {
             return known.clone();
         }
-        let roots = self.systems.get(&dir.fsid).map_or(&[][..], Vec::as_slice);
+        // A file system that was watched stays marked: its directories may be in other trees.
+        let Some(roots) = self.systems.get(&dir.fsid) else { return DirectoryLocation::Outside };
         let found = find(core, roots, &key.1).unwrap_or_else(|| match self.last_location(core, &key, 0) {
             Some(None) => DirectoryLocation::Outside,
             last => DirectoryLocation::Gone(last.flatten()),

@@ -13,6 +13,7 @@ mod directory_marks;
 pub mod fanotify;
 mod filesystem_mark;
 pub mod inotify;
+mod replaced;
 mod reported_cache;
 mod rescan;
 mod root;
@@ -130,6 +131,8 @@ pub struct Watch {
     filesystem_mark: Option<FilesystemMark>,
     directory_marks: Vec<DirectoryMarks>,
     watched: Vec<Watched>,
+    /// When it was last checked that the given paths lead to the watched directories.
+    checked: Option<Instant>,
 }
 
 impl Watch {
@@ -157,19 +160,26 @@ impl Watch {
             }
         }
         drop_nested(&mut roots);
-        let all = std::mem::take(&mut roots);
-        let (given, below): (Vec<WatchRoot>, Vec<WatchRoot>) = all
-            .into_iter()
-            .partition(|root| paths.iter().any(|path| path.canonicalize().is_ok_and(|p| p == root.path)));
+        for root in &mut roots {
+            let leads_here = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path == root.path);
+            root.given = paths.iter().find(leads_here).cloned();
+        }
+        let (given, below): (Vec<WatchRoot>, Vec<WatchRoot>) =
+            roots.into_iter().partition(|root| root.given.is_some());
         let first_below = given.len();
         let mut watch = Self {
             core: WatchCore::new(settings, given.into_iter().chain(below).collect()),
             filesystem_mark: None,
             directory_marks: Vec::new(),
             watched: Vec::new(),
+            checked: Some(Instant::now()),
+        };
+        let filter = match watch.core.settings.initial {
+            true => RescanFilter::All(Origin::Initial),
+            false => RescanFilter::Nothing,
         };
         for index in 0..watch.core.roots.len() {
-            match watch.watch_root(index) {
+            match watch.watch_root(index, filter) {
                 Ok(watched) => watch.watched.push(watched),
                 Err(fault) if index < first_below => return Err(fault),
                 Err(fault) => {
@@ -177,11 +187,6 @@ impl Watch {
                     watch.core.counts.faults += 1;
                 }
             }
-        }
-        if watch.core.settings.initial
-            && let Some(filesystem_mark) = &mut watch.filesystem_mark
-        {
-            filesystem_mark.start_reading(&mut watch.core, RescanFilter::All(Origin::Initial));
         }
         Ok(watch)
     }
@@ -197,7 +202,12 @@ impl Watch {
             && self.directory_marks.iter().all(DirectoryMarks::is_covered);
         let tasks = self.core.tasks.iter().chain(&self.core.deferred);
         let waiting = tasks.filter(|task| task.filter != RescanFilter::Nothing).count() as u64;
-        WatchCounts { uncovered: waiting.max(u64::from(!is_covered)), ..self.core.counts }
+        let gone = self.core.roots.iter().filter(|root| root.is_gone).count() as u64;
+        WatchCounts {
+            uncovered: waiting.max(u64::from(!is_covered)),
+            faults: self.core.counts.faults + gone,
+            ..self.core.counts
+        }
     }
 
     /// Whether directories are queued to be read.
@@ -215,8 +225,9 @@ impl Watch {
         self.core.settings.policy = policy;
     }
 
-    /// Starts postponed passes at once, because the watch is about to end.
+    /// Starts postponed checks and passes at once, because the watch is about to end.
     pub fn skip_pauses(&mut self) {
+        self.checked = None;
         self.filesystem_mark.iter_mut().for_each(FilesystemMark::skip_pauses);
         self.directory_marks.iter_mut().for_each(DirectoryMarks::skip_pauses);
     }
@@ -234,6 +245,7 @@ impl Watch {
             has_read |= directory_marks.read_events(&mut self.core, report);
         }
         self.core.forget_requesters();
+        self.check_roots(!has_read);
         if !has_read {
             self.core.drained = now;
             self.core.reported_cache.on_drained();
@@ -283,13 +295,13 @@ impl Watch {
         const MOVE: Duration = Duration::from_millis(600);
         let is_waiting = self.directory_marks.iter().any(DirectoryMarks::is_waiting)
             || self.filesystem_mark.as_ref().is_some_and(FilesystemMark::is_waiting);
-        let most = if is_waiting { most.min(MOVE) } else { most };
+        let most = if is_waiting { most.min(MOVE) } else { most }.min(replaced::INTERVAL);
         let engines =
             self.filesystem_mark.iter().map(AsFd::as_fd).chain(self.directory_marks.iter().map(AsFd::as_fd));
         let mut fds: Vec<PollFd<'_>> =
             engines.chain(also).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Round up, or the last millisecond would be spent polling in vain.
-        let most = most.saturating_add(Duration::from_micros(999)).min(Duration::from_secs(60));
+        let most = most + Duration::from_micros(999);
         match poll(&mut fds, PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX)) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(errno) => Err(errno),
@@ -297,7 +309,8 @@ impl Watch {
     }
 
     /// Watches one root by the first engine that can.
-    fn watch_root(&mut self, index: usize) -> Result<Watched, Fault> {
+    /// Directories are queued to be read with `filter`.
+    fn watch_root(&mut self, index: usize, filter: RescanFilter) -> Result<Watched, Fault> {
         let asked = self.core.settings.engine;
         let order: &[WatchEngine] = match asked {
             WatchEngine::Auto => &[WatchEngine::Fanotify, WatchEngine::FanotifyDirs, WatchEngine::Inotify],
@@ -307,7 +320,7 @@ impl Watch {
         };
         let mut reasons = Vec::new();
         for &engine in order {
-            let errno = match self.try_engine(engine, index) {
+            let errno = match self.try_engine(engine, index, filter) {
                 Ok(()) => {
                     let WatchRoot { path, kind, .. } = &self.core.roots[index];
                     let instead = (!reasons.is_empty()).then(|| reasons.join("; "));
@@ -321,24 +334,19 @@ impl Watch {
         Err(Fault { path, attempt: "watch", error: std::io::Error::other(reasons.join("; ")) })
     }
 
-    fn try_engine(&mut self, engine: WatchEngine, index: usize) -> Result<(), Errno> {
+    fn try_engine(&mut self, engine: WatchEngine, index: usize, filter: RescanFilter) -> Result<(), Errno> {
         let is_unlimited = self.core.settings.is_unlimited;
         if matches!(engine, WatchEngine::Fanotify | WatchEngine::Auto) {
             let mut filesystem_mark = match self.filesystem_mark.take() {
                 Some(filesystem_mark) => filesystem_mark,
                 None => FilesystemMark::new(is_unlimited)?,
             };
-            let result = filesystem_mark.add(index, &self.core.roots[index]);
+            let result = filesystem_mark.add(&mut self.core, index, filter);
             self.filesystem_mark =
                 Some(filesystem_mark).filter(|filesystem_mark| filesystem_mark.roots().next().is_some());
             return result;
         }
         let is_fanotify = engine == WatchEngine::FanotifyDirs;
-        let filter = if self.core.settings.initial {
-            RescanFilter::All(Origin::Initial)
-        } else {
-            RescanFilter::Nothing
-        };
         if let Some(directory_marks) = self
             .directory_marks
             .iter_mut()

@@ -34,6 +34,10 @@ pub(super) struct WatchRoot {
     pub(super) mount: Option<MountId>,
     /// Whether that mount shows the whole file system.
     pub(super) is_on_whole: bool,
+    /// The path of the command line; `None` for a file system mounted below one.
+    pub(super) given: Option<PathBuf>,
+    /// Whether nothing can be watched at that path now.
+    pub(super) is_gone: bool,
 }
 
 /// The id of the directory that `fd` refers to.
@@ -51,7 +55,7 @@ impl WatchRoot {
         let on = mounts::holding(mounts, &canonical);
         let is_on_whole = on.is_some_and(MountEntry::is_whole);
         let kind = on.map(|on| on.kind.clone()).unwrap_or_default();
-        Ok(Self { path: canonical, dir, id, kind, mount, is_on_whole })
+        Ok(Self { path: canonical, dir, id, kind, mount, is_on_whole, given: None, is_gone: false })
     }
 
     /// Opens the directory at the path `below`, of any length, from the root. Symbolic links are not followed, and no other file

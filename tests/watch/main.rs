@@ -8,5 +8,6 @@ mod findings;
 mod lost;
 mod options;
 mod places;
+mod replaced;
 mod rest;
 mod watching;

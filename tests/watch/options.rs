@@ -124,7 +124,7 @@ fn a_path_that_cannot_be_watched_is_an_error() {
 }
 
 #[test]
-fn a_hangup_reloads_the_policy_and_reopens_files_unless_the_policy_is_invalid() {
+fn a_hangup_reopens_files_and_reloads_the_policy_each_if_the_other_fails() {
     let place = TestFileSystem::plain();
     let beside = place.beside("etc");
     let (policy, output, audit) = (beside.join("policy.toml"), beside.join("out"), beside.join("audit"));
@@ -137,15 +137,21 @@ fn a_hangup_reloads_the_policy_and_reopens_files_unless_the_policy_is_invalid() 
     fs::write(place.top().join(bad("")), "").unwrap();
     wait_until("a finding", || lines(&output) == 1 && lines(&audit) == 1);
     fs::write(&policy, "profiles = [\"nonsense\"]\n").unwrap();
+    fs::rename(&output, beside.join("out.1")).unwrap();
     watching.signal(Signal::SIGHUP);
-    wait_until("the error", || watching.log().contains("nothing has changed: "));
+    wait_until("the error", || watching.log().contains("still checking by the previous policy: "));
     touch("AUX");
+    fs::write(place.top().join(bad("reopened")), "").unwrap();
+    wait_until("a finding in the new file", || lines(&output) == 1 && lines(&audit) == 2);
+    fs::rename(&output, beside.join("out.2")).unwrap();
+    fs::create_dir(&output).unwrap();
     fs::write(&policy, "profiles = [\"windows\"]\n").unwrap();
     fs::rename(&audit, beside.join("audit.1")).unwrap();
     watching.signal(Signal::SIGHUP);
-    wait_until("the new file", || audit.exists());
+    wait_until("the error", || watching.log().contains("still writing to the previous output files: "));
     touch("NUL");
-    wait_until("a finding of the new policy", || lines(&output) == 2 && lines(&audit) == 1);
+    let (output, audit) = (beside.join("out.2"), beside.join("audit.1"));
+    wait_until("a finding of the new policy", || lines(&output) == 2 && lines(&audit) == 3);
     assert_eq!(watching.end().status, Some(1));
     assert!(fs::read_to_string(&audit).unwrap().contains("\"reserved-name\""));
 }
