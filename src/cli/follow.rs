@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus as ProgramStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::why::{ask_mount, describe, parse_policy, reason};
+use super::why::{ask_mount, describe, reason};
 use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
 use crate::report::layout::counted;
@@ -27,13 +27,15 @@ pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<E
     let Some(first) = ask() else {
         return Err(CliError::new(format_args!("'{}' is not in a mount of namegate", shown(dir))));
     };
-    let mut last = first.refusals.last().cloned();
+    let mut last = first.answer.refusals.last().cloned();
     let mut news = News::default();
     let mut notifier = program.split_first().map(|(program, arguments)| Notifier::new(program, arguments));
-    while let Some(answer) = ask() {
-        let seen = answer.refusals.iter().rposition(|refusal| Some(refusal) == last.as_ref());
-        let policy = answer.policy.as_deref().map(parse_policy).transpose()?;
-        for refusal in &answer.refusals[seen.map_or(0, |at| at + 1)..] {
+    while let Some(mount) = ask() {
+        let refusals = &mount.answer.refusals;
+        let seen = refusals.iter().rposition(|refusal| Some(refusal) == last.as_ref());
+        let new = &refusals[seen.map_or(0, |at| at + 1)..];
+        let policy = if new.is_empty() { None } else { mount.policy()? };
+        for refusal in new {
             let name = &refusal.name.base64.0;
             let why = policy.as_ref().map(|policy| reason(policy, &policy.check(name), Some(refusal)));
             news.add(|| describe(refusal, &display(name).to_string(), &why.unwrap_or_default()));
@@ -46,7 +48,7 @@ pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<E
             }
             None => {}
         }
-        last = answer.refusals.last().cloned().or(last);
+        last = refusals.last().cloned().or(last);
         thread::sleep(INTERVAL);
     }
     if let Some(notifier) = notifier {

@@ -18,7 +18,9 @@ use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{CheckOutcome, EncodingHint, NameCheck, Policy};
 use crate::report::layout::counted;
 use crate::sys::xattr;
-use crate::telemetry::audit::{MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer};
+use crate::telemetry::audit::{
+    LongPolicy, MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,13 +64,12 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> 
     let Some(&last) = names.last() else {
         return Err(CliError::new(format_args!("'{}' has no name to check", display(path))));
     };
-    let answer = ask_mount(&args.path);
-    let own_policy = answer.as_ref().and_then(|answer| answer.policy.as_deref());
-    let policy = match own_policy {
-        Some(text) => parse_policy(text)?,
-        None => args.policy.policy(&[&STRICT])?,
-    };
-    let refusals = answer.iter().flat_map(|answer| answer.refusals.iter().rev());
+    let mount = ask_mount(&args.path);
+    let own_policy = mount.as_ref().map_or(Ok(None), MountAnswer::policy)?;
+    let is_unknown = mount.is_some() && own_policy.is_none();
+    let by = if own_policy.is_some() { "the policy of the mount" } else { "the policy" };
+    let policy = own_policy.map_or_else(|| args.policy.policy(&[&STRICT]), Ok)?;
+    let refusals = mount.iter().flat_map(|mount| mount.answer.refusals.iter().rev());
     let refusal = refusals
         .filter_map(|refusal| {
             Some((refusal, *names.iter().find(|name| **name == refusal.name.base64.0.as_slice())?))
@@ -77,12 +78,17 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> 
     let is_bad = |name: &&&[u8]| policy.check(name).outcome() == CheckOutcome::Reject;
     let name = refusal.map(|(_, name)| name).or_else(|| names.iter().find(is_bad).copied()).unwrap_or(last);
     let check = policy.check(name);
-    let why = reason(&policy, &check, refusal.map(|(refusal, _)| refusal));
     let shown_name = display(name);
+    if is_unknown && refusal.is_none() {
+        return Err(CliError::new(format_args!(
+            "the mount does not say by which policy it checks, and refused no `{shown_name}` of yours lately: whether \
+             its policy allows the name is not known; `namegate explain --config FILE NAME` checks it by a file"
+        )));
+    }
+    let why = reason(&policy, &check, refusal.map(|(refusal, _)| refusal));
     match refusal {
         Some((refusal, _)) => write!(out, "{}", describe(refusal, &shown_name.to_string(), &why))?,
         None if why.is_empty() => {
-            let by = if own_policy.is_some() { "the policy of the mount" } else { "the policy" };
             writeln!(out, "`{shown_name}` breaks no rule of {by}.")?;
             return Ok(ExitStatus::Clean);
         }
@@ -112,20 +118,50 @@ pub(super) fn reason(policy: &Policy, check: &NameCheck<'_>, refusal: Option<&Re
     }
 }
 
+/// What a mount answers, and a directory of it.
+pub(super) struct MountAnswer {
+    pub(super) answer: WhyAnswer,
+    dir: File,
+}
+
+impl MountAnswer {
+    fn from_mount(dir: File) -> Option<Self> {
+        let answer = serde_json::from_slice(&attribute(&dir, WHY_ATTRIBUTE)?).ok()?;
+        Some(Self { answer, dir })
+    }
+
+    /// The policy of the mount; `None` if it does not say.
+    pub(super) fn policy(&self) -> Result<Option<Policy>, CliError> {
+        let long = || self.answer.long_policy.and_then(|long| self.read_long(long));
+        self.answer.policy.clone().or_else(long).as_deref().map(parse_policy).transpose()
+    }
+
+    fn read_long(&self, LongPolicy { parts, crc32 }: LongPolicy) -> Option<String> {
+        let parts = (0..parts).map(|number| attribute(&self.dir, &policy_attribute(number)));
+        let text = parts.collect::<Option<Vec<_>>>()?.concat();
+        String::from_utf8(text).ok().filter(|text| crc32fast::hash(text.as_bytes()) == crc32)
+    }
+}
+
+fn attribute(dir: &File, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; MAX_WHY];
+    let len = xattr::get(dir, OsStr::new(name), &mut value).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
 /// What the mount that holds `path` answers; `None` if no mount of namegate does.
-pub(super) fn ask_mount(path: &Path) -> Option<WhyAnswer> {
+pub(super) fn ask_mount(path: &Path) -> Option<MountAnswer> {
     let above =
         path.ancestors().skip(1).map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
     above.chain([Path::new(".")]).find_map(|dir| {
         let dir: File =
             OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(dir).ok()?;
-        let mut value = vec![0; MAX_WHY];
-        let len = xattr::get(&dir, OsStr::new(WHY_ATTRIBUTE), &mut value).ok()?;
-        serde_json::from_slice(value.get(..len)?).ok()
+        MountAnswer::from_mount(dir)
     })
 }
 
-pub(super) fn parse_policy(text: &str) -> Result<Policy, CliError> {
+fn parse_policy(text: &str) -> Result<Policy, CliError> {
     let failed =
         |error: String| CliError::new(format_args!("the mount answers with an invalid policy: {error}"));
     let config = Config::parse(text).map_err(|error| failed(error.to_string()))?;

@@ -4,6 +4,7 @@
 //! (regular files are always ready). Locks are in `locks`.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use nix::sys::statvfs::Statvfs;
@@ -480,8 +481,8 @@ impl RequestCore {
     ) {
         let (name, uid) = (name.to_owned(), caller.uid);
         self.serve_on(Op::Getxattr, caller, self.on(node), move |serving| {
-            if name == WHY_ATTRIBUTE {
-                return serving.xattr(size, reply, |value| serving.core.server.why(uid, value));
+            if name.as_bytes().starts_with(WHY_ATTRIBUTE.as_bytes()) {
+                return serving.xattr(size, reply, |value| serving.core.server.why(&name, uid, value));
             }
             let tree = &serving.core.server.tree;
             serving.xattr(size, reply, |value| tree.getxattr(node, &name, value));

@@ -120,11 +120,11 @@ impl Server {
         Self { audit: Some(audit), ..self }
     }
 
-    /// Why names of the user `uid` were refused, for [`WHY_ATTRIBUTE`](crate::telemetry::audit::WHY_ATTRIBUTE): written to `value`,
-    /// which may be empty to get the length.
-    pub(super) fn why(&self, uid: u32, value: &mut [u8]) -> nix::Result<usize> {
+    /// Why names of the user `uid` were refused, for attributes that begin with
+    /// [`WHY_ATTRIBUTE`](crate::telemetry::audit::WHY_ATTRIBUTE): written to `value`, which may be empty to get the length.
+    pub(super) fn why(&self, name: &OsStr, uid: u32, value: &mut [u8]) -> nix::Result<usize> {
         let audit = self.audit.as_ref().ok_or(Errno::ENODATA)?;
-        let answer = audit.why(uid, self.now().serve.gate.policy());
+        let answer = audit.why(name, uid, self.now().serve.gate.policy()).ok_or(Errno::ENODATA)?;
         if !value.is_empty() {
             value.get_mut(..answer.len()).ok_or(Errno::ERANGE)?.copy_from_slice(&answer);
         }

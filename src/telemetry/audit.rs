@@ -16,6 +16,7 @@ mod queue;
 mod recent;
 mod record;
 
+use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -37,7 +38,9 @@ use crate::policy::Policy;
 
 pub use audit_log::{AuditLog, UncoveredNote};
 pub use bounded::MAX_BYTES;
-pub use recent::{MAX_WHY, RecentRefusal, RecentRefusals, WHY_ATTRIBUTE, WhyAnswer};
+pub use recent::{
+    LongPolicy, MAX_WHY, RecentRefusal, RecentRefusals, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
+};
 pub use record::{AuditOutcome, AuditRecord, Requester};
 
 /// The journal's id for the message of a record (sd_journal_print(3), `MESSAGE_ID`), for finding all of them.
@@ -126,9 +129,10 @@ impl Audit {
         self.queue.add_lost(records);
     }
 
-    /// The last refusals of the user `uid`, and `policy`, as a [`WhyAnswer`] in JSON.
-    pub fn why(&self, uid: u32, policy: &Policy) -> Vec<u8> {
-        self.recent.answer(uid, policy)
+    /// The last refusals of the user `uid`, and `policy`, as a [`WhyAnswer`] in JSON for the attribute [`WHY_ATTRIBUTE`], and a part
+    /// of the policy's text for [`policy_attribute`]. `None` for other names.
+    pub fn why(&self, name: &OsStr, uid: u32, policy: &Policy) -> Option<Vec<u8>> {
+        self.recent.answer(name, uid, policy)
     }
 
     /// Reopens the audit log by its path, because the file may have been moved away. Does not wait. If the file cannot be opened,

@@ -74,6 +74,25 @@ fn each_user_is_told_of_own_refusals_and_of_the_policy_of_the_mount() {
     assert!(!listed.contains("namegate"), "{listed}");
 }
 
+#[test]
+fn a_policy_too_long_for_an_attribute_is_known() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("policy.toml");
+    let names: Vec<String> = (0..10_000).map(|number| format!("\"name{number:05}\"")).collect();
+    fs::write(&config, format!("profiles = [\"utf8\"]\nreserved-names = [{}]\n", names.join(","))).unwrap();
+    let mounted = Mounted::new(&["--config", config.to_str().unwrap()]).expect("it can mount");
+    let mnt = &mounted.mnt();
+    let why = |name: &str| why(0, &mnt.join(name));
+    let (status, said) = why("name09999");
+    assert!(status == Some(1) && said.starts_with("`name09999` breaks a rule: "), "{said}");
+    assert_eq!(why("aux"), (Some(0), "`aux` breaks no rule of the policy of the mount.\n".into()));
+    assert!(File::create(mnt.join("name00001")).is_err());
+    wait_until("the record", || why("name00001").1.starts_with("`name00001` was refused"));
+}
+
 /// The names of the attributes of a directory.
 fn xattrs(dir: &Path) -> String {
     let dir = File::open(dir).unwrap();

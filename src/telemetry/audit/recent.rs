@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::UNIX_EPOCH;
 
@@ -20,6 +21,11 @@ pub const WHY_ATTRIBUTE: &str = "namegate.why";
 
 /// The longest answer, in bytes: `XATTR_SIZE_MAX` of linux/limits.h.
 pub const MAX_WHY: usize = 1 << 16;
+
+/// The attribute that has the part `number` of a policy that is too long for the answer.
+pub fn policy_attribute(number: usize) -> String {
+    format!("{WHY_ATTRIBUTE}.{number}")
+}
 
 /// A name that was recently refused, repaired or let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,10 +54,22 @@ pub struct RecentRefusal {
 /// The value of [`WHY_ATTRIBUTE`]: what a mount tells each user who can reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyAnswer {
-    /// The policy as a configuration in TOML, if it can be written as one.
+    /// The policy as a configuration in TOML, if it can be written as one and leaves room for the refusals.
     pub policy: Option<String>,
+    /// A policy that leaves none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_policy: Option<LongPolicy>,
     /// The last refusals of the user, the oldest first.
     pub refusals: Vec<RecentRefusal>,
+}
+
+/// A policy whose text is in the attributes of [`policy_attribute`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongPolicy {
+    /// The number of attributes.
+    pub parts: usize,
+    /// The CRC-32 of the text: another policy may be in effect before all parts are read.
+    pub crc32: u32,
 }
 
 /// The most recent records. When there are too many, the oldest one of the user with the most is removed: a flood by one user removes no
@@ -115,11 +133,28 @@ impl RecentRefusals {
         self.0.lock().add(refused);
     }
 
-    /// The answer for the user `uid`: the policy, and as many of the user's own records as there is room for.
-    pub(super) fn answer(&self, uid: u32, policy: &Policy) -> Vec<u8> {
-        let policy = Config::from_policy(policy).ok().map(|config| config.to_toml());
+    /// The value of the attribute `name` for the user `uid`: the policy, and as many of the user's own records as there is room for, or
+    /// a part of the policy. `None` if it is none of these attributes.
+    pub(super) fn answer(&self, name: &OsStr, uid: u32, policy: &Policy) -> Option<Vec<u8>> {
+        let text = || Config::from_policy(policy).ok().map(|config| config.to_toml());
+        let rest = name.as_bytes().strip_prefix(WHY_ATTRIBUTE.as_bytes())?;
+        if rest.is_empty() {
+            return Some(self.answer_with(uid, text()));
+        }
+        let number: usize = str::from_utf8(rest).ok()?.strip_prefix('.')?.parse().ok()?;
+        text()?.as_bytes().chunks(MAX_WHY).nth(number).map(<[u8]>::to_vec)
+    }
+
+    fn answer_with(&self, uid: u32, policy: Option<String>) -> Vec<u8> {
         // Escapes in JSON take at most six bytes for one.
-        let mut room = MAX_WHY.saturating_sub(policy.as_ref().map_or(0, |text| 6 * text.len()) + 64);
+        let (policy, long_policy) = match policy {
+            Some(text) if 6 * text.len() > MAX_WHY / 2 => {
+                let crc32 = crc32fast::hash(text.as_bytes());
+                (None, Some(LongPolicy { parts: text.len().div_ceil(MAX_WHY), crc32 }))
+            }
+            policy => (policy, None),
+        };
+        let mut room = MAX_WHY - policy.as_ref().map_or(0, |text| 6 * text.len()) - 128;
         let own = self.last().into_iter().rev().filter(|record| record.uid == Some(uid));
         let mut refusals: Vec<RecentRefusal> = own
             .take_while(|record| {
@@ -130,8 +165,7 @@ impl RecentRefusals {
             })
             .collect();
         refusals.reverse();
-        let answer = serde_json::to_vec(&WhyAnswer { policy, refusals }).unwrap_or_default();
-        if answer.len() <= MAX_WHY { answer } else { b"{\"policy\":null,\"refusals\":[]}".to_vec() }
+        serde_json::to_vec(&WhyAnswer { policy, long_policy, refusals }).unwrap_or_default()
     }
 
     /// All records, the oldest first.
