@@ -30,10 +30,12 @@ fn everything() -> String {
     }
     metrics.fell_back();
     metrics.recorded();
-    [DropReason::Rate, DropReason::Queue, DropReason::File].iter().for_each(|&why| metrics.dropped(why, 2));
+    [DropReason::Rate, DropReason::Bytes, DropReason::Queue, DropReason::File]
+        .iter()
+        .for_each(|&why| metrics.dropped(why, 2));
     metrics.reloaded(true);
     metrics.read_gauges_by(|| Some(Gauges { inodes: 1, open_files: 2, ..Gauges::default() }));
-    metrics.render()
+    metrics.render_until(Some(1_700_000_000))
 }
 
 /// The same of guards: of two that have one path, and of one.
@@ -67,7 +69,7 @@ fn everything_of_guards() -> String {
         };
         metrics.count("/srv", &record);
     }
-    metrics.render()
+    metrics.render_until(Some(1_700_000_000))
 }
 
 /// Names of metrics in the text, with their types.

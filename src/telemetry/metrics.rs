@@ -385,8 +385,8 @@ impl Metrics {
 }
 
 impl MetricsSource for Metrics {
-    fn render(&self) -> String {
-        self.snapshot().render()
+    fn render_until(&self, expires: Option<u64>) -> String {
+        self.snapshot().render_until(expires)
     }
 }
 

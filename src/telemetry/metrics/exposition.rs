@@ -51,8 +51,8 @@ impl<'s> ExpositionPage<'s> {
         self.sample(name, &[], value);
     }
 
-    /// Writes which program this is, and since when it runs.
-    pub(super) fn process(&mut self, version: &str, start_seconds: f64) {
+    /// Writes which program this is, since when it runs, and until when the page is not outdated, if it is a file.
+    pub(super) fn process(&mut self, version: &str, start_seconds: f64, expires: Option<u64>) {
         let name = "namegate_build_info";
         self.family(name, "gauge", "Version of namegate, as a label; the value is always 1.");
         self.sample(name, &[("version", version)], 1);
@@ -62,6 +62,14 @@ impl<'s> ExpositionPage<'s> {
             "Start time of the instance, in seconds since 1970.",
             start_seconds,
         );
+        if let Some(expires) = expires {
+            self.alone(
+                "namegate_textfile_expires_seconds",
+                "gauge",
+                "Time, in seconds since 1970, by which this file should have been written again.",
+                expires,
+            );
+        }
     }
 
     /// Writes the names that break the policy: refused ones, and those that were let through. Each count has labels of its own.

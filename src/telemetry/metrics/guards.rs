@@ -88,10 +88,10 @@ impl GuardMetrics {
 }
 
 impl MetricsSource for GuardMetrics {
-    fn render(&self) -> String {
+    fn render_until(&self, expires: Option<u64>) -> String {
         let (labels, process) = (BTreeMap::new(), self.audit.snapshot());
         let mut page = ExpositionPage::new(&labels);
-        page.process(&process.version, process.start_seconds);
+        page.process(&process.version, process.start_seconds, expires);
         let state = self.state.lock();
         state.guards(&mut page);
         state.hooks(&mut page);

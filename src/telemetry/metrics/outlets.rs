@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::http;
 use crate::name::display::shown;
@@ -18,7 +18,12 @@ pub const WRITE_INTERVAL: Duration = Duration::from_secs(15);
 /// What the outlets show: text for Prometheus, made anew for each reader.
 pub trait MetricsSource: std::fmt::Debug + Send + Sync {
     /// The metrics as text, of the type [`CONTENT_TYPE`](super::CONTENT_TYPE).
-    fn render(&self) -> String;
+    fn render(&self) -> String {
+        self.render_until(None)
+    }
+
+    /// The same, with the time at which the text is outdated, in seconds since 1970.
+    fn render_until(&self, expires: Option<u64>) -> String;
 }
 
 /// The requested outlets.
@@ -90,7 +95,7 @@ impl MetricsOutlets {
             if file.extension().is_none_or(|extension| extension != "prom") {
                 log::warn!("node_exporter reads files that end in .prom; {} does not", shown(file));
             }
-            write(file, &*metrics).map_err(|error| {
+            write(file, interval, &*metrics).map_err(|error| {
                 OutletError(format!("cannot write the metrics to {}", shown(file)), error)
             })?;
         }
@@ -143,7 +148,7 @@ fn keep_up(
     let work = move || {
         let mut fails = false;
         while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            match write(&file.0, &*metrics) {
+            match write(&file.0, interval, &*metrics) {
                 Ok(()) => fails = false,
                 Err(error) if !fails => {
                     fails = true;
@@ -156,10 +161,12 @@ fn keep_up(
     Ok((sender, thread::Builder::new().name("metrics-file".into()).spawn(work)?))
 }
 
-/// Replaces the file in one step; everybody can read it.
-fn write(file: &Path, metrics: &dyn MetricsSource) -> io::Result<()> {
+/// Replaces the file in one step; everybody can read it. It is outdated when it was not replaced for two intervals.
+fn write(file: &Path, interval: Duration, metrics: &dyn MetricsSource) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let expires = now.saturating_add(interval.saturating_mul(2)).as_secs() + 1;
     let mut new = Output::with_mode(file, 0o644)?;
-    new.write_all(metrics.render().as_bytes())?;
+    new.write_all(metrics.render_until(Some(expires)).as_bytes())?;
     new.finish()
 }
 

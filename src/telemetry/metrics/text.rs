@@ -10,10 +10,11 @@ struct MountPage<'s> {
 }
 
 impl MetricsSnapshot {
-    /// Renders the metrics as text for Prometheus, of the type [`CONTENT_TYPE`](super::CONTENT_TYPE).
-    pub fn render(&self) -> String {
+    /// Renders the metrics as text for Prometheus, of the type [`CONTENT_TYPE`](super::CONTENT_TYPE), for a file with the time at which it
+    /// is outdated.
+    pub fn render_until(&self, expires: Option<u64>) -> String {
         let mut mount = MountPage { page: ExpositionPage::new(&self.labels), snapshot: self };
-        mount.instance();
+        mount.instance(expires);
         mount.requests();
         let refused = self.refused.iter().map(|count| (None, count));
         mount.page.names(refused, self.let_through.iter().map(|count| (None, count)));
@@ -25,9 +26,9 @@ impl MetricsSnapshot {
 }
 
 impl MountPage<'_> {
-    fn instance(&mut self) {
+    fn instance(&mut self, expires: Option<u64>) {
         let snapshot = self.snapshot;
-        self.page.process(&snapshot.version, snapshot.start_seconds);
+        self.page.process(&snapshot.version, snapshot.start_seconds, expires);
         self.page.alone(
             "namegate_permissive",
             "gauge",
