@@ -95,6 +95,32 @@ fn a_reload_under_load_fails_no_request_and_applies_to_the_next_name() {
     assert_eq!(reloads(&mounted), (20, 0));
 }
 
+/// The command of the unit, as the service manager runs it for the instance `share`.
+fn reload_by_unit(mounted: &Mounted) -> Option<i32> {
+    let unit = include_str!("../../systemd/namegate@.service");
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecReload=/usr/bin/namegate ")).unwrap();
+    let output = ask(mounted, command.split(' ').map(|word| word.replace("%i", "share")));
+    output.status.code()
+}
+
+#[test]
+fn the_units_reload_fails_unless_all_of_the_configuration_is_in_effect() {
+    if !can_mount() {
+        return;
+    }
+    let mounted = by_file(prepare(), &of("windows"));
+    let dir = mounted.mnt().parent().unwrap().to_owned();
+    assert_eq!(reload_by_unit(&mounted), Some(0));
+    write_file(&dir, &of("nonsense"));
+    assert_eq!(reload_by_unit(&mounted), Some(2));
+    assert!(fs::create_dir(mounted.mnt().join("a:b")).is_err(), "the previous configuration is in effect");
+    write_file(&dir, &(of("utf8") + "[mount]\ntransport = \"fuser\"\n"));
+    assert_eq!(reload_by_unit(&mounted), Some(1), "a setting has to wait for the next mount");
+    fs::create_dir(mounted.mnt().join("a:b")).unwrap();
+    write_file(&dir, &of("utf8"));
+    assert_eq!(reload_by_unit(&mounted), Some(0));
+}
+
 #[test]
 fn an_invalid_file_changes_nothing_and_the_error_is_reported_to_everyone() {
     if !can_mount() {
