@@ -48,6 +48,7 @@ static EXAMPLES: &[(RuleId, &[&[u8]])] = &[
     (RuleId::NotInForm, &["cafe\u{301}.txt".as_bytes()]),
     (RuleId::MixedScript, &["p\u{430}ypal.txt".as_bytes()]),
     (RuleId::DotGitLookalike, &[b"git~1"]),
+    (RuleId::LostCharacters, &[b"??.txt", b"report ????.pdf"]),
     (RuleId::Mojibake, &["caf\u{C3}\u{A9}.txt".as_bytes()]),
     (RuleId::CollisionNormalization, &["é".as_bytes(), "e\u{301}".as_bytes()]),
     (RuleId::CollisionCase, &[b"Makefile", b"makefile"]),

@@ -9,10 +9,18 @@ use nix::errno::Errno;
 use super::RequestFailure;
 use super::server::{ConfiguredServer, Result};
 use crate::gate::{Admitted, Gate, Intent, Mode};
-use crate::name::Span;
+use crate::name::{Span, misread};
 use crate::passthrough::{Caller, NodeId};
+use crate::policy::rule::RuleId;
 use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::Op;
+
+/// What a program damaged in a name that the policy allows: recorded whatever the policy, because a server in the wrong locale damages
+/// all names, and an archive of its records tells since when. ASCII without `?` costs one pass over its bytes.
+fn damage(name: &OsStr) -> Option<(RuleId, Span)> {
+    let lost = misread::find_lost(name.as_bytes()).map(|span| (RuleId::LostCharacters, span));
+    lost.or_else(|| Some((RuleId::Mojibake, misread::find(name.to_str()?)?)))
+}
 
 /// An attempt to create a name.
 struct NameAttempt<'a> {
@@ -76,12 +84,15 @@ impl ConfiguredServer<'_> {
         let (outcome, rule, span) = match &admitted {
             Err(refusal) => (AuditOutcome::Refused, refusal.rule(), refusal.span()),
             Ok(stored) => {
-                let Some(violation) = stored.noted() else { return Ok(admitted?) };
-                let outcome = match stored.as_os_str() == part {
-                    true => AuditOutcome::LetThrough,
-                    false => AuditOutcome::Repaired(stored.as_os_str().to_os_string()),
+                let noted = stored.noted().map(|violation| (violation.rule, violation.span));
+                let outcome = match (noted, stored.as_os_str() == part) {
+                    (None, _) => AuditOutcome::Noticed,
+                    (_, true) => AuditOutcome::LetThrough,
+                    (_, false) => AuditOutcome::Repaired(stored.as_os_str().to_os_string()),
                 };
-                (outcome, Some(violation.rule), violation.span)
+                let noticed = || attempt.target.is_none().then(|| damage(stored.as_os_str())).flatten();
+                let Some((rule, span)) = noted.or_else(noticed) else { return Ok(admitted?) };
+                (outcome, Some(rule), span)
             }
         };
         let NameAttempt { operation, caller, parent, name, target } = *attempt;
@@ -89,6 +100,7 @@ impl ConfiguredServer<'_> {
             match &outcome {
                 AuditOutcome::LetThrough => metrics.let_through(operation, rule),
                 AuditOutcome::Repaired(_) => metrics.repaired(operation, rule),
+                AuditOutcome::Noticed => {}
                 AuditOutcome::Refused | AuditOutcome::Seen => metrics.refused(operation, rule),
             }
         }

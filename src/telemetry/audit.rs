@@ -173,7 +173,9 @@ fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
                 if who.is_some_and(|who| !tasks.reserve_bytes(who, in_log + in_audit_log)) {
                     continue;
                 }
-                recent.add(&record);
+                if record.outcome != AuditOutcome::Noticed {
+                    recent.add(&record);
+                }
                 if is_logged {
                     log_with_fields(&bounded);
                 }

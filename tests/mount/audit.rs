@@ -269,3 +269,21 @@ fn a_refusal_of_a_service_names_its_unit() {
     assert_eq!(records(&mounted)[0]["unit"], unit.as_str());
     removed.unwrap();
 }
+
+#[test]
+fn names_that_look_damaged_are_allowed_and_recorded_whatever_the_policy() {
+    let Some(mounted) = with_audit_log(&[]) else { return };
+    for name in ["fine.txt", "café.txt", "what??", "日本.txt", "caf\u{C3}\u{A9}.txt", "??.txt"] {
+        fs::write(mounted.mnt().join(name), "").unwrap();
+    }
+    wait_until("the last record", || records(&mounted).len() >= 2);
+    let found: Vec<Value> = records(&mounted)
+        .iter()
+        .map(|record| ["outcome", "rule", "name", "start", "end"].map(|key| record[key].clone()).into())
+        .collect();
+    let expected = serde_json::json!([
+        ["noticed", "mojibake", "caf\u{C3}\u{A9}.txt", 3, 7],
+        ["noticed", "lost-characters", "??.txt", 0, 2],
+    ]);
+    assert_eq!(Value::from(found), expected);
+}

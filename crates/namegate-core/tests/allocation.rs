@@ -86,7 +86,8 @@ fn policies() -> Vec<(String, Policy)> {
     let both = pairs
         .map(|pair| (pair.join(","), Policy::from_profiles(&pair.map(|p| profile::by_name(p).unwrap()))));
     let everything = RULES.iter().fold(Policy::builder().profiles(profile::ALL), |builder, rule| {
-        let is_word = matches!(rule.name, "mojibake" | "dot-git-lookalike" | "mixed-script");
+        let is_word =
+            matches!(rule.name, "mojibake" | "lost-characters" | "dot-git-lookalike" | "mixed-script");
         if is_word { builder.severity(rule.id, Some(Severity::Warn)) } else { builder }
     });
     let forms = Form::ALL.into_iter().flat_map(|form| {

@@ -213,6 +213,7 @@ const CASES: &[(&str, Breaking, Passing)] = &[
         &[(b".GIT", 0, 4), (b"git~1", 0, 5), (b".git. ", 0, 6), (".g\u{200C}it".as_bytes(), 0, 7)],
         &[b".git", b"git~2", b".github"],
     ),
+    ("lost-characters", &[(b"??.txt", 0, 2), (b"a ???-b", 2, 5), (b"?", 0, 1)], &[b"what??", b"a ?", b"?a"]),
     ("mojibake", &[("caf\u{C3}\u{A9}".as_bytes(), 3, 7)], &["café".as_bytes(), "N\u{C3}O".as_bytes()]),
 ];
 

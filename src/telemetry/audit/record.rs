@@ -28,6 +28,8 @@ pub enum AuditOutcome {
     LetThrough,
     /// A repairing gate stored this name instead.
     Repaired(OsString),
+    /// The gate allows the name, which looks as if a program had damaged it.
+    Noticed,
     /// A watch saw the name; no gate checked it.
     Seen,
 }
@@ -116,6 +118,7 @@ impl AuditOutcome {
             Self::Refused => "refused",
             Self::LetThrough => "let through",
             Self::Repaired(_) => "repaired",
+            Self::Noticed => "noticed",
             Self::Seen => "seen",
         }
     }
@@ -263,13 +266,14 @@ impl<'r> AuditLine<'r> {
         Self {
             r#type: match record.outcome {
                 AuditOutcome::Refused | AuditOutcome::LetThrough | AuditOutcome::Repaired(_) => "refusal",
-                AuditOutcome::Seen => "appearance",
+                AuditOutcome::Noticed | AuditOutcome::Seen => "appearance",
             },
             time: timestamp(record.time),
             outcome: match record.outcome {
                 AuditOutcome::Refused => "refused",
                 AuditOutcome::LetThrough => "let-through",
                 AuditOutcome::Repaired(_) => "repaired",
+                AuditOutcome::Noticed => "noticed",
                 AuditOutcome::Seen => "seen",
             },
             operation: record.operation,

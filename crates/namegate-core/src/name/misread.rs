@@ -153,6 +153,33 @@ pub fn find(name: &str) -> Option<Span> {
     Some(Span::new(start, start + len))
 }
 
+/// Finds the first word of `name` whose letters a program lost: `?` alone, twice or more, or all there is before the first dot. A program
+/// in an encoding without these letters writes so (Java in the locale C), and different names become one. A `?` after a word is none.
+///
+/// ```
+/// use namegate_core::name::{Span, misread::find_lost};
+/// assert_eq!(find_lost(b"??.txt"), Some(Span::new(0, 2)));
+/// assert_eq!(find_lost(b"report ???? 2.txt"), Some(Span::new(7, 11)));
+/// assert_eq!(find_lost(b"?.txt"), Some(Span::new(0, 1)));
+/// assert_eq!(find_lost(b"what??.txt"), None);
+/// assert_eq!(find_lost(b"Qui ?.txt"), None);
+/// ```
+pub fn find_lost(name: &[u8]) -> Option<Span> {
+    let is_edge = |byte: Option<&u8>| byte.is_none_or(|byte| b" ._-()[]".contains(byte));
+    let mut at = 0;
+    while let Some(found) = name[at..].iter().position(|&byte| byte == b'?') {
+        let start = at + found;
+        let end = start + name[start..].iter().take_while(|&&byte| byte == b'?').count();
+        let before = start.checked_sub(1).and_then(|before| name.get(before));
+        let is_stem = before.is_none() && matches!(name.get(end), None | Some(b'.'));
+        if is_edge(before) && is_edge(name.get(end)) && (end - start > 1 || is_stem) {
+            return Some(Span::new(start, end));
+        }
+        at = end;
+    }
+    None
+}
+
 /// Finds what a name was before it was read in a wrong encoding, once or several times; `None` for another name.
 ///
 /// ```

@@ -106,7 +106,7 @@ impl<'p> Coverage<'p> {
 fn obstacle(test: &Test) -> Option<Obstacle> {
     match test {
         Test::Plain(RuleId::DefaultIgnorable) => Some(Obstacle::Context),
-        Test::Plain(RuleId::MixedScript | RuleId::Mojibake) => Some(Obstacle::Words),
+        Test::Plain(RuleId::MixedScript | RuleId::Mojibake | RuleId::LostCharacters) => Some(Obstacle::Words),
         Test::Plain(RuleId::CollisionConfusable)
         | Test::SameForm(_)
         | Test::SameFold { .. }

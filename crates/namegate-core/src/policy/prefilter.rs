@@ -106,6 +106,7 @@ impl Prefilter {
             (RuleId::LeadingSpace, b' ', FIRST),
             (RuleId::LeadingDash, b'-', FIRST),
             (RuleId::LeadingTilde, b'~', FIRST),
+            (RuleId::LostCharacters, b'?', ANYWHERE),
             (RuleId::TrailingSpace, b' ', LAST),
             (RuleId::TrailingDot, b'.', LAST),
             (RuleId::DotGitLookalike, b'.', FIRST),

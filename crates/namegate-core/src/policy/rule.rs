@@ -276,6 +276,9 @@ rules! {
     Mojibake, "mojibake", Shape, Warn, Portability,
         "text that was read in a wrong encoding",
         "RFC 3629, section 1: other text is rarely valid UTF-8; WHATWG Encoding Standard";
+    LostCharacters, "lost-characters", Shape, Warn, Portability,
+        "a word of question marks alone: a program could not write its letters, and other names became the same",
+        "java.lang.String.getBytes: an encoding without a character writes its replacement, `?`";
 
     CollisionNormalization, "collision-normalization", Directory, Error, Security,
         "two names in one directory that are canonically equivalent",

@@ -344,6 +344,11 @@ impl Policy {
                 report(rule, Span::new(len - 1, len), weight, emit)?;
             }
         }
+        if let Some(weight) = plain(RuleId::LostCharacters)
+            && let Some(span) = misread::find_lost(name)
+        {
+            report(RuleId::LostCharacters, span, weight, emit)?;
+        }
         self.visit_reserved_names(name, entry, emit)?;
         let too_long = self.tables.lengths.iter();
         let too_long = too_long.filter_map(|&(limit, weight)| Some((length::excess(name, limit)?, weight)));

@@ -50,10 +50,12 @@ pub fn strict(tester: &ProfileTester) {
     tester.finds(" ~!", "warn leading-space");
     tester.finds("minutes.txt ", "warn trailing-space");
     tester.finds_each(["M\u{C3}\u{BC}ller.txt", "├£bersicht"], "warn mojibake");
+    tester.finds_each(["??.txt", "?", "a ?? b"], "warn lost-characters");
+    tester.finds_each(["caf\u{FFFD}.txt"], "warn replacement-character");
     tester.passes([
         "%G",
         "\u{A0}",
-        "\u{FDCF}\u{FDF0}\u{FFFD}",
+        "\u{FDCF}\u{FDF0}",
         "\u{2027}",
         "می\u{200C}خواهم",
         "-x",

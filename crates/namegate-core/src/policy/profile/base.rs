@@ -37,6 +37,11 @@ pub static STRICT: Profile = Profile {
         ProfileRule::warn(Test::Plain(DefaultIgnorable), IGNORABLE),
         ProfileRule::warn(Test::Plain(ByteOrderMark), "RFC 3629, section 6"),
         ProfileRule::warn(Test::Plain(TagCharacter), "Unicode Standard, section 23.9"),
+        ProfileRule::warn(Test::Plain(ReplacementCharacter), "Unicode Standard, section 23.8"),
+        ProfileRule::warn(
+            Test::Plain(LostCharacters),
+            "java.lang.String.getBytes: an encoding without a character writes its replacement, `?`",
+        ),
         ProfileRule::warn(Test::Plain(LeadingSpace), UNSEEN),
         ProfileRule::warn(Test::Plain(TrailingSpace), UNSEEN),
         ONE_KIND,

@@ -127,6 +127,10 @@ impl Suggester<'_> {
             RuleId::DotName | RuleId::NulSmuggling | RuleId::SeparatorSmuggling => {
                 edits.push(Edit { times: span.len(), ..Edit::replace(span, self.stand_in) });
             }
+            RuleId::LostCharacters if severity == Severity::Error => {
+                let edit = Edit { times: span.len(), ..Edit::replace(span, self.stand_in) };
+                edits.push(edit.with_confidence(Confidence::Guess));
+            }
             RuleId::PrivateUse | RuleId::ReplacementCharacter | RuleId::Unassigned
                 if severity == Severity::Error =>
             {
