@@ -96,3 +96,19 @@ fn a_package_that_cannot_be_installed_ends_the_script_before_the_build() {
     assert!(messages.contains("Not installed (required): gcc"), "{messages}");
     assert!(!log.contains("cargo"), "{log}");
 }
+
+#[test]
+fn the_package_has_a_link_for_each_name_that_mount_looks_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = ". scripts/lib/generate.sh; link_helpers x \"$0\"; ls \"$0\"";
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new("sh").args(["-c", script]).arg(dir.path()).current_dir(root).output().unwrap();
+    let made = String::from_utf8(output.stdout).unwrap();
+    // The type that is asked for, and the one in the mount table: mount(8), "EXTERNAL HELPERS".
+    assert_eq!(made, "mount.fuse.namegate\nmount.namegate\n");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    for name in made.lines() {
+        let asset = format!("[\"target/release/generated/sbin/{name}\", \"usr/sbin/{name}\", \"777\"]");
+        assert!(manifest.contains(&asset), "{asset}");
+    }
+}

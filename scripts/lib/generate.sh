@@ -1,6 +1,17 @@
 # Sourced by the scripts in the parent directory: generates the files of an installation that are not in the source tree.
 # shellcheck shell=bash
 
+# The names under which mount(8) looks for the program: by the type that is asked for, and by the type that the mount table shows,
+# as in `mount -o remount,ro MOUNTPOINT`. Without the second, mount.fuse of the package fuse3 is started instead.
+HELPERS="mount.namegate mount.fuse.namegate"
+
+# link_helpers TARGET DIR: makes the links for mount(8) in DIR.
+link_helpers() {
+    local helper
+    mkdir -p -- "$2"
+    for helper in $HELPERS; do ln -sfn -- "$1" "$2/$helper"; done
+}
+
 # generate PROGRAM DIR: writes manual pages, completions and links to DIR, which is replaced.
 generate() {
     local program=$1 dir=$2 shell
@@ -9,7 +20,7 @@ generate() {
     "$program" man "$dir/man"
     for shell in bash zsh fish; do "$program" completions "$shell" >"$dir/completions/namegate.$shell"; done
     # Relative links, which work wherever the tree is unpacked.
-    ln -s ../bin/namegate "$dir/mount.namegate"
+    link_helpers ../bin/namegate "$dir/sbin"
     ln -s ../examples "$dir/examples"
 }
 

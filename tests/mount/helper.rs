@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use crate::background::Unmounted;
 use crate::mounted::{can_mount, is_mounted, prepare};
 
-/// Runs `script` with the program as /sbin/mount.namegate; `$1` is a directory with `backing` and `mnt` in it. `None` if
+/// Runs `script` with the links in /sbin that packages install; `$1` is a directory with `backing` and `mnt` in it. `None` if
 /// that is not possible.
 fn with_helper(dir: &Path, script: &str) -> Option<Output> {
     // A tmpfs with links to the programs covers /sbin, so that the system is not changed.
@@ -19,14 +19,14 @@ fn with_helper(dir: &Path, script: &str) -> Option<Output> {
         mkdir "$1/sbin" && mount -t tmpfs none "$1/sbin" && mkdir "$1/sbin/before" "$1/sbin/after"
         mount --bind "$sbin" "$1/sbin/before"
         for program in "$1/sbin/before"/*; do ln -s "$program" "$1/sbin/after/"; done
-        ln -sf "$0" "$1/sbin/after/mount.namegate"
-        ln -sf "$0" "$1/sbin/after/mount.fuse.namegate"
+        . "$2/scripts/lib/generate.sh"
+        link_helpers "$0" "$1/sbin/after"
         mount --bind "$1/sbin/after" "$sbin"
         export LC_ALL=C
         "#;
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &format!("{prelude}{script}"), env!("CARGO_BIN_EXE_namegate")]);
-    match command.arg(dir).env_remove("RUST_LOG").output() {
+    match command.arg(dir).arg(env!("CARGO_MANIFEST_DIR")).env_remove("RUST_LOG").output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             println!("SKIPPED: no unshare");
             None
@@ -79,6 +79,9 @@ fn a_line_in_fstab_is_sufficient() {
         mount -T "$1/fstab" "$1/mnt"
         mkdir "$1/mnt/$(printf '\200')" && exit 9
         findmnt -n -o FSTYPE,VFS-OPTIONS "$1/mnt"
+        sed s/noauto,// "$1/fstab" >"$1/auto"
+        mount -a -T "$1/auto"
+        mount -a -T "$1/auto"
         umount "$1/mnt""#;
     let Some(output) = with_helper(dir.path(), script) else { return };
     let said = text(&output);
@@ -189,5 +192,10 @@ fn the_helper_follows_the_protocol_of_mount() {
     assert_eq!(status, 0, "{said}");
     assert!(is_mounted(&mnt) && fs::write(mnt.join("file"), "").is_err());
     let (status, said) = helper(&[]);
+    assert!(status == 0 && said.is_empty(), "the same again: {said}");
+    let (status, said) = helper(&["-o", "fsname=other"]);
     assert!(status == 32 && said.contains("namegate is mounted there already"), "{said}");
+    let output = Command::new(&program).args([dir.path().join("plain"), mnt.clone()]).output().unwrap();
+    let said = text(&output);
+    assert!(output.status.code() == Some(32) && said.contains("namegate is mounted there already"), "{said}");
 }
