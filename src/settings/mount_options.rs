@@ -11,7 +11,7 @@ use crate::name::display::display;
 use crate::policy::UnknownWord;
 use crate::policy::profile;
 
-/// Options that belong to fstab(5) and mount(8), or ask for what is so anyway: the source's own file system keeps access times,
+/// Options that belong to fstab(5) and mount(8), or ask for what is so anyway: the kernel shows `relatime` of every FUSE mount,
 /// and permissions are always checked.
 const IGNORED: &[&str] = &[
     "defaults",
@@ -25,12 +25,8 @@ const IGNORED: &[&str] = &[
     "nofail",
     "_netdev",
     "relatime",
-    "norelatime",
-    "strictatime",
     "nostrictatime",
     "diratime",
-    "nodiratime",
-    "lazytime",
     "nolazytime",
     "async",
     "default_permissions",
@@ -38,6 +34,74 @@ const IGNORED: &[&str] = &[
 
 /// The beginnings of other options that are ignored.
 const IGNORED_PREFIXES: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper=", "helper="];
+
+/// What the kernel takes for FUSE and does not carry out, which is worse than an error. (FUSE marks each inode with S_NOATIME:
+/// fs/fuse/inode.c.)
+const WITHOUT_EFFECT: &[&str] = &["sync", "dirsync", "norelatime", "strictatime", "nodiratime", "lazytime"];
+
+/// Options that are known from other file systems, each group with the reason why it is none here. Sources: mount.fuse3(8),
+/// mergerfs(1), mount(8), mount.ntfs-3g(8).
+const OF_OTHERS: &[(&[&str], &str)] = &[
+    (&["nonempty"], "it is not needed, because a directory with entries in it can be mounted on"),
+    (
+        &["auto_unmount"],
+        "a mount whose server died stays, so that nobody writes below it; `survive` starts another server",
+    ),
+    (&["allow_root"], "use `allow_other`: permissions of files are checked for every user"),
+    (
+        &[
+            "big_writes",
+            "large_read",
+            "max_read",
+            "max_write",
+            "max_readahead",
+            "max_background",
+            "congestion_threshold",
+            "async_read",
+            "sync_read",
+            "splice_read",
+            "splice_write",
+            "splice_move",
+            "iosize",
+        ],
+        "it is not needed, because namegate and the kernel agree on the largest sizes that both support",
+    ),
+    (
+        &["kernel_cache", "auto_cache", "noauto_cache", "ac_attr_timeout", "direct_io", "writeback_cache"],
+        "it is not needed, because namegate decides itself which contents the kernel may cache",
+    ),
+    (
+        &[
+            "use_ino",
+            "readdir_ino",
+            "inodecalc",
+            "hard_remove",
+            "noforget",
+            "remember",
+            "intr",
+            "intr_signal",
+        ],
+        "it is not needed: numbers of inodes are those of the source, removed files can be used as long as they are open, and \
+         calls can be interrupted",
+    ),
+    (
+        &["umask", "fmask", "dmask", "uid", "gid", "permissions"],
+        "owners and permissions are those of the source; `idmap` allows mounts with other owners",
+    ),
+    (
+        &["acl", "posix_acl", "noacl", "user_xattr", "nouser_xattr", "xattr", "inode64", "iversion"],
+        "it is not needed, because namegate passes on what the file system of the source has",
+    ),
+    (
+        &["iocharset", "nls", "utf8", "codepage", "modules", "from_code", "to_code"],
+        "names are not converted on their way; `namegate fix` renames what is in another encoding",
+    ),
+    (
+        &["context", "fscontext", "defcontext", "rootcontext"],
+        "SELinux labels all files of the mount as FUSE: allow services to use it, as in `setsebool -P samba_share_fusefs on`",
+    ),
+    (&["subtype", "blkdev", "blksize", "fd", "rootmode", "user_id", "group_id"], "namegate sets it itself"),
+];
 
 /// What the kernel shows of a FUSE mount, besides.
 const SHOWN_BY_KERNEL: &[&str] = &["user_id", "group_id", "max_read", "blksize", "rootmode"];
@@ -126,8 +190,7 @@ impl MountOptions {
         match key {
             "remount" if strictness == Strictness::Remount => Ok(()),
             "remount" => Err("remounting is done by mount(8): mount -o remount,ro MOUNTPOINT".into()),
-            // The kernel takes them for FUSE and does nothing: worse than an error.
-            "sync" | "dirsync" => Err(format!(
+            _ if WITHOUT_EFFECT.contains(&key) => Err(format!(
                 "mount option `{key}`: it has no effect on FUSE, and takes effect where the file system of the source is \
                  mounted with it"
             )),
@@ -137,6 +200,9 @@ impl MountOptions {
             }
             _ if strictness == Strictness::Sloppy => Ok(()),
             _ => {
+                if let Some((_, why)) = OF_OTHERS.iter().find(|(keys, _)| keys.contains(&key)) {
+                    return Err(format!("mount option `{key}` is of other file systems: {why}"));
+                }
                 let known = names();
                 let known = known.iter().map(String::as_str).chain(IGNORED.iter().copied());
                 Err(UnknownWord::new("mount option", &key.replace('-', "_"), known).to_string())

@@ -33,7 +33,7 @@ fn the_later_word_holds_and_profiles_add_up() {
 #[test]
 fn what_is_for_fstab_is_passed_over() {
     let list = "defaults,auto,noauto,user,nofail,_netdev,x-systemd.automount,x-systemd.requires=/srv,X-mount.mkdir,\
-                comment=systemd.automount,user=peter,relatime,nodiratime,default_permissions,,";
+                comment=systemd.automount,user=peter,relatime,diratime,default_permissions,,";
     assert_eq!(format!("{:?}", read(list).unwrap()), format!("{:?}", MountOptions::default()));
 }
 
@@ -77,6 +77,19 @@ fn a_mistake_is_named_with_what_was_probably_meant() {
         ("config=\"/etc/a", "a quotation mark is not closed"),
         ("ro,sync", "mount option `sync`: it has no effect on FUSE"),
         ("dirsync", "mount option `dirsync`: it has no effect on FUSE"),
+        ("strictatime", "mount option `strictatime`: it has no effect on FUSE"),
+        ("nodiratime", "takes effect where the file system of the source is mounted with it"),
+        ("norelatime", "it has no effect on FUSE"),
+        ("lazytime", "it has no effect on FUSE"),
+        (
+            "nonempty",
+            "`nonempty` is of other file systems: it is not needed, because a directory with entries",
+        ),
+        ("auto_unmount", "a mount whose server died stays"),
+        ("big_writes", "it is not needed"),
+        ("max_read=131072", "it is not needed"),
+        ("uid=1000", "owners and permissions are those of the source"),
+        ("context=system_u:object_r:samba_share_t:s0", "samba_share_fusefs"),
         ("remount,ro", "remounting is done by mount(8)"),
         (
             "profile=strict,windows",
@@ -96,4 +109,14 @@ fn whoever_mounts_sloppily_has_unknown_words_passed_over_and_no_other_mistake() 
     let sloppy = |list: &str| MountOptions::parse(&[list.into()], Strictness::Sloppy);
     assert!(flags(&sloppy("ro,cifs_thing=1,whatever").unwrap()).contains(MsFlags::MS_RDONLY));
     assert!(sloppy("mode=nonsense").is_err());
+}
+
+#[test]
+fn options_of_others_are_no_options_here_and_have_one_answer() {
+    let keys = || OF_OTHERS.iter().flat_map(|(keys, _)| *keys).chain(WITHOUT_EFFECT);
+    for key in keys() {
+        assert!(!IGNORED.contains(key) && !names().iter().any(|name| name == key), "{key}");
+        assert_eq!(keys().filter(|other| *other == key).count(), 1, "{key}");
+        assert!(read(key).is_err(), "{key}");
+    }
 }
