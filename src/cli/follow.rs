@@ -12,6 +12,7 @@ use super::why::{ask_mount, describe, reason};
 use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
 use crate::report::layout::counted;
+use crate::sys::process;
 
 /// So many refusals are told at once; the others are counted.
 const MOST: usize = 5;
@@ -27,6 +28,7 @@ pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<E
     let Some(first) = ask() else {
         return Err(CliError::new(format_args!("'{}' is not in a mount of namegate", shown(dir))));
     };
+    check_program(program)?;
     let mut last = first.answer.refusals.last().cloned();
     let mut news = News::default();
     let mut notifier = program.split_first().map(|(program, arguments)| Notifier::new(program, arguments));
@@ -55,6 +57,15 @@ pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<E
         notifier.finish(news)?;
     }
     Ok(ExitStatus::Clean)
+}
+
+/// Checks that the program of --exec can be started, before there is anything to start it for.
+pub(super) fn check_program(program: &[OsString]) -> Result<(), CliError> {
+    let Some(program) = program.first() else { return Ok(()) };
+    process::check_program(program).map_err(|errno| {
+        let shown = display(program.as_bytes());
+        CliError::new(format_args!("--exec {shown} cannot be started: {}", errno.desc()))
+    })
 }
 
 /// Refusals that the user has not been told of.

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::follow::check_program;
 use super::format::{FormatArgs, words};
 use super::guards::known_guards;
 use super::output::cannot_write;
@@ -132,6 +133,7 @@ pub fn run(args: &WatchArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus,
     let exclude = Exclude::new(args.exclude.iter().map(String::as_str));
     let exclude = exclude.map_err(|error| CliError::new(format_args!("--exclude: {error}")))?;
     let impossible = |error| CliError::new(format_args!("--exec: {error}"));
+    check_program(&args.exec)?;
     let commands = (!args.exec.is_empty())
         .then(|| Commands::new(args.exec.clone(), args.exec_jobs).map_err(impossible))
         .transpose()?;

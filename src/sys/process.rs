@@ -1,5 +1,7 @@
 //! Forking a process, closing its descriptors, and what the kernel says about one.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
@@ -11,13 +13,31 @@ use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use nix::unistd::{ForkResult, Pid};
+use nix::unistd::{AccessFlags, ForkResult, Pid, access};
 
 use super::inherited::open_numbers;
 
 /// How many processors this process may use; 1 if the system does not say it.
 pub fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// Reports whether execvp(3) would find the program.
+///
+/// # Errors
+/// As access(2) says; ENOENT if no directory of PATH has it.
+pub fn check_program(program: &OsStr) -> Result<(), Errno> {
+    let is_program = |path: &Path| {
+        access(path, AccessFlags::X_OK).and_then(|()| if path.is_dir() { Err(Errno::EACCES) } else { Ok(()) })
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        return is_program(Path::new(program));
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    match env::split_paths(&path).any(|dir| is_program(&dir.join(program)).is_ok()) {
+        true => Ok(()),
+        false => Err(Errno::ENOENT),
+    }
 }
 
 /// fork(2), in a process with only one thread: only then the child can do everything that its parent can.

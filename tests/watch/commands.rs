@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -75,15 +76,25 @@ fn programs_run_a_few_at_a_time_and_none_is_left_unreaped() {
 }
 
 #[test]
-fn a_program_that_fails_or_is_missing_is_reported_as_an_error() {
-    for (program, expected) in [(&["false"][..], "exit status: 1"), (&["/nowhere/x"], "cannot be started")] {
-        let place = TestFileSystem::plain();
-        let watching = watch(&place, &[&["--exec"], program].concat());
-        fs::write(place.top().join(bad("")), "").unwrap();
-        wait_until("the failure", || watching.log().contains(expected));
-        let ended = watching.end();
-        assert!(ended.log.contains("caf\\xE9"), "{}", ended.log);
-        assert_eq!(ended.status, Some(2), "{}", ended.log);
+fn a_program_that_fails_is_reported_as_an_error() {
+    let place = TestFileSystem::plain();
+    let watching = watch(&place, &["--exec", "false"]);
+    fs::write(place.top().join(bad("")), "").unwrap();
+    wait_until("the failure", || watching.log().contains("exit status: 1"));
+    let ended = watching.end();
+    assert!(ended.log.contains("caf\\xE9"), "{}", ended.log);
+    assert_eq!(ended.status, Some(2), "{}", ended.log);
+}
+
+#[test]
+fn a_program_that_is_missing_is_an_error_before_there_is_anything_to_run_it_for() {
+    let place = TestFileSystem::plain();
+    for program in ["/nowhere/x", "no-such-program", "/tmp", "/dev/null"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        let output = command.arg("watch").arg(place.top()).args(["--exec", program]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("--exec {program} cannot be started");
+        assert!(output.status.code() == Some(2) && said.contains(&expected), "{said}");
     }
 }
 
