@@ -222,33 +222,46 @@ fn systemd_generates_units_from_the_fstab_lines() {
         return println!("SKIPPED: no systemd-fstab-generator");
     };
     let dir = tempfile::tempdir().unwrap();
-    let fstab = dir.path().join("fstab");
-    fs::write(
-        &fstab,
+    let generate = |text: &str| {
+        let dir = tempfile::tempdir_in(dir.path()).unwrap().keep();
+        let fstab = dir.join("fstab");
+        fs::write(&fstab, text).unwrap();
+        let made = ["normal", "early", "late"].map(|name| dir.join(name));
+        made.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+        let output = Command::new(generator).args(&made).env("SYSTEMD_FSTAB", &fstab).output().unwrap();
+        (made[0].clone(), all(&output))
+    };
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATIONS.md")).unwrap();
+    let blocks: Vec<_> =
+        page.split("```fstab\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let (made, said) = generate(block);
+        for line in block.lines() {
+            let place = line.split_whitespace().nth(1).unwrap();
+            let unit = made.join(format!("{}.mount", place[1..].replace('/', "-")));
+            let text = fs::read_to_string(&unit).unwrap_or_else(|_| panic!("{line}: {said}"));
+            let what = line.split_whitespace().next().unwrap();
+            assert!(text.lines().any(|found| found == format!("What={what}")), "{line}: {text} {said}");
+        }
+        assert!(!said.contains("uplicate"), "{said}");
+    }
+    let (made, said) = generate(
         "/srv/share /mnt/share namegate profile=strict:windows,nofail,_netdev,x-systemd.requires-mounts-for=/srv/share 0 0\n\
          /srv/other /mnt/other namegate ro,noauto,x-systemd.automount,x-systemd.idle-timeout=60 0 0\n",
-    )
-    .unwrap();
-    let made = ["normal", "early", "late"].map(|name| dir.path().join(name));
-    made.iter().for_each(|dir| fs::create_dir(dir).unwrap());
-    let output = Command::new(generator).args(&made).env("SYSTEMD_FSTAB", &fstab).output().unwrap();
-    let read = |name: &str| {
-        fs::read_to_string(made[0].join(name)).unwrap_or_else(|_| panic!("{name}: {}", all(&output)))
-    };
+    );
+    let read = |name: &str| fs::read_to_string(made.join(name)).unwrap_or_else(|_| panic!("{name}: {said}"));
     let mounting = read("mnt-share.mount");
     for line in ["What=/srv/share", "Where=/mnt/share", "Type=namegate", "RequiresMountsFor=/srv/share"] {
         assert!(mounting.lines().any(|found| found == line), "{line} in {mounting}");
     }
-    assert!(
-        made[0].join("remote-fs.target.wants/mnt-share.mount").is_symlink(),
-        "wanted, not required: nofail"
-    );
+    assert!(made.join("remote-fs.target.wants/mnt-share.mount").is_symlink(), "wanted, not required: nofail");
     assert!(read("mnt-other.automount").contains("TimeoutIdleSec="));
     // The helper accepts all options that systemd passes on.
     let options = mounting.lines().find_map(|line| line.strip_prefix("Options=")).unwrap();
     let helper = dir.path().join("mount.namegate");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_namegate"), &helper).unwrap();
-    let places = [dir.path().join("normal"), dir.path().join("early")];
+    let places = [dir.path().join("source"), dir.path().join("mountpoint")];
     let output = Command::new(helper).args(places).args(["-f", "-o", options]).output().unwrap();
     assert!(output.status.success(), "{}", all(&output));
 }

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use super::policy_args::check_files;
 use super::{CliError, ExitStatus};
 use crate::name::display::shown;
+use crate::service::mount_config::check_settings;
 use crate::settings::{MountFile, config_path, read, schema};
 
 const EXAMPLES: &str = "\
@@ -83,5 +84,6 @@ fn load(file: &Path) -> Result<MountFile, String> {
     let in_file = |error: crate::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
     let mount = MountFile::parse(&read(file)?).map_err(in_file)?;
     mount.check().map_err(in_file)?;
+    check_settings(&mount.settings).map_err(|why| format!("{}: {why}", shown(file)))?;
     Ok(mount)
 }

@@ -90,6 +90,10 @@ impl InstanceSelector {
         };
         let there = mounted_at(&asked_there, &place);
         only(&there).ok_or_else(|| match there.as_slice() {
+            [] if mounted.is_some() && owner != me && !Uid::from_raw(me).is_root() => CliError::new(format!(
+                "{what} is a mount of {}, whose instance answers only them and root",
+                user(owner)
+            )),
             [] => CliError::new(format!(
                 "no instance{whose} that answers is mounted on {what}; `namegate list` shows all{}",
                 guard_hint(Some(&place))
@@ -173,14 +177,7 @@ fn hint(sockets: &FoundSockets, asked: Option<u32>, is_meant: impl Fn(&FoundSock
 /// Whose mount of namegate is seen at `place`, by the word of the kernel; `None` if there is none.
 pub(super) fn owner_at(table: &[MountEntry], place: &Path) -> Option<u32> {
     let mount = mounts::covering(table, place)?;
-    if mount.kind != "fuse.namegate" { None } else { owner_of(mount) }
-}
-
-/// Whose mount it is: FUSE's option `user_id`, which nobody but root can choose (fuse.rst in the kernel's documentation).
-pub(super) fn owner_of(mount: &MountEntry) -> Option<u32> {
-    let mut options = mount.options.split(|&byte| byte == b',');
-    let uid = options.find_map(|option| option.strip_prefix(b"user_id="))?;
-    std::str::from_utf8(uid).ok()?.parse().ok()
+    if mount.kind != "fuse.namegate" { None } else { mount.fuse_owner() }
 }
 
 /// Those of `sockets` whose instances say that they are mounted on `place`.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, read_link};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
 use super::guards::{GuardSummary, known_guards};
-use super::instances::{owner_at, owner_of, sockets, user};
+use super::instances::{owner_at, sockets, user};
 use super::{CliError, ExitStatus};
 use crate::json::{self, JsonBytes};
 use crate::name::display::{harmless, width};
@@ -41,6 +41,9 @@ States:
   unreachable  the mount exists, but you cannot see its control socket
   dead         the mount exists, but its server has ended: unmount it, or mount it again
   guard        no mount: the kernel checks the names below SOURCE (namegate guard); only root sees guards
+
+Behind the source stands what to look at: `source` and deleted, detached (unmounted), covered by another mount, read-only or full;
+`replaced program`, if the server runs a program that was replaced by an upgrade (`namegate upgrade`).
 
 Examples:
   namegate list
@@ -94,6 +97,8 @@ struct ListRow {
     pid: Option<u32>,
     source: Option<JsonBytes>,
     mountpoint: Option<JsonBytes>,
+    /// What somebody should look at.
+    notes: Vec<String>,
 }
 
 pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
@@ -121,12 +126,13 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
     let states = states_of(others.iter().map(|mount| mount.point.clone()).collect());
     rows.extend(others.iter().zip(states).map(|(mount, state)| ListRow {
         name: None,
-        uid: owner_of(mount),
+        uid: mount.fuse_owner(),
         state,
         mode: None,
         pid: None,
         source: Some(JsonBytes::new(&mount.source)),
         mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
+        notes: Vec::new(),
     }));
     rows.extend(known_guards().into_iter().map(guard_row));
     match args.format.format {
@@ -156,6 +162,7 @@ fn row(
         pid: None,
         source: None,
         mountpoint: None,
+        notes: Vec::new(),
     };
     match answer {
         Ok(status) => {
@@ -167,6 +174,7 @@ fn row(
                 state: if is_believed { MountState::Running } else { MountState::Unverified },
                 mode: Some(harmless(&status.mode)),
                 pid: Some(status.pid),
+                notes: notes(&status),
                 source: Some(status.source),
                 mountpoint: Some(status.mountpoint),
                 ..without(MountState::Running)
@@ -182,6 +190,17 @@ fn row(
     }
 }
 
+/// What is wrong with the source, and whether the program of the server was replaced by an upgrade.
+fn notes(status: &InstanceStatus) -> Vec<String> {
+    let problems = status.counters.gauges.map(|gauges| gauges.source).unwrap_or_default().all();
+    let wrong =
+        problems.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| format!("source {name}"));
+    // The kernel says so of a program whose file is gone; proc_pid_exe(5).
+    let program = read_link(format!("/proc/{}/exe", status.pid));
+    let is_replaced = program.is_ok_and(|path| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)"));
+    wrong.chain(is_replaced.then(|| "replaced program".into())).collect()
+}
+
 fn guard_row(guard: GuardSummary) -> ListRow {
     ListRow {
         name: None,
@@ -191,6 +210,7 @@ fn guard_row(guard: GuardSummary) -> ListRow {
         pid: None,
         source: Some(guard.path),
         mountpoint: None,
+        notes: Vec::new(),
     }
 }
 
@@ -268,7 +288,10 @@ fn text(rows: &[ListRow], out: &mut dyn Write) -> io::Result<()> {
                 row.state.as_str().into(),
                 row.mode.clone().unwrap_or("-".into()),
                 shown(row, &row.mountpoint),
-                shown(row, &row.source),
+                match row.notes.as_slice() {
+                    [] => shown(row, &row.source),
+                    notes => format!("{} ({})", shown(row, &row.source), notes.join(", ")),
+                },
             ]
         })
         .collect();

@@ -71,6 +71,10 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
     let time = Duration::try_from_secs_f64(counters.uptime_seconds).unwrap_or_default();
     field("instance", &status.name)?;
     field("serves", &format!("{} on {}", status.source.shown, status.mountpoint.shown))?;
+    let problems = counters.gauges.map(|gauges| gauges.source.names()).unwrap_or_default();
+    if !problems.is_empty() {
+        field("source", &format!("not as it was mounted: {problems}"))?;
+    }
     field("since", &format!("{}, for {}", status.since, HumanDuration(time)))?;
     let by_hand = if status.mode_is_set { ", set by hand" } else { "" };
     field("mode", &format!("{}{by_hand}", status.mode))?;

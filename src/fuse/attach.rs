@@ -17,10 +17,9 @@ use std::process::{Command, Stdio};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::statfs::statfs;
 use nix::unistd::{geteuid, getgid, getuid};
 
-use super::mountpoint::detach;
+use super::mountpoint::{detach, is_dead};
 use super::options::Options;
 use super::reroot::{HiddenMount, SOURCE};
 use super::session::MountSession;
@@ -94,14 +93,15 @@ impl Attachment {
         }
     }
 
-    /// Whether the mount at the mount point is this one.
+    /// Whether the mount at the mount point is this one. The table decides, which is read without a lookup of the mount point: where
+    /// autofs or x-systemd.automount has just unmounted it, a lookup would have it mounted again.
     fn is_there(&self) -> bool {
-        match self.is_connected() {
-            // As long as the connection exists, no other mount has its device number.
-            true => self.device.is_some() && device_at(&self.place) == self.device,
-            // Another process has unmounted it; or it was aborted, and the mount that is there does not answer.
-            false => matches!(statfs(&self.place), Err(Errno::ENOTCONN | Errno::ECONNABORTED)),
+        if self.device.is_none() || device_at(&self.place) != self.device {
+            return false;
         }
+        // As long as the connection exists, no other mount has its device number. Otherwise it was aborted, and does not answer, or a
+        // later mount has got the number.
+        self.is_connected() || is_dead(&self.place)
     }
 
     /// Whether the kernel still has requests for it.

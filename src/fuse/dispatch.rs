@@ -25,6 +25,7 @@ use super::readers::Readers;
 use super::replies::Responder;
 use super::request_context::RequestContext;
 use super::server::Server;
+use super::source::SourceWatch;
 use crate::passthrough::NodeId;
 use crate::state::{SurvivalState, journal};
 use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
@@ -75,6 +76,8 @@ pub(super) struct RequestCore {
     pub(super) lock_waiters: LockWaiters,
     /// The number by which the kernel knows the source.
     pub(super) root_number: OnceLock<u64>,
+    /// What has become of the source.
+    pub(super) source: Arc<OnceLock<SourceWatch>>,
     workers: Arc<Workers>,
     slow: SlowRequests,
     has_rings: AtomicBool,
@@ -91,6 +94,8 @@ impl RequestCore {
         let workers = Arc::new(Workers::start(regular_readers(), PoolLimits::default())?);
         let (served, lent, busy) =
             (Arc::downgrade(&server), Arc::downgrade(&backing), Arc::downgrade(&workers));
+        let source = Arc::new(OnceLock::<SourceWatch>::new());
+        let watched = Arc::downgrade(&source);
         metrics.read_gauges_by(move || {
             let (server, backing) = (served.upgrade()?, lent.upgrade()?);
             let usage = busy.upgrade()?.usage();
@@ -103,12 +108,24 @@ impl RequestCore {
                 pool_threads: usage.threads as u64,
                 queued_requests: usage.queued as u64,
                 stuck_requests: usage.stuck as u64,
+                source: watched.upgrade()?.get().map(SourceWatch::problems).unwrap_or_default(),
             })
         });
         let (readers, lock_waiters) = (Readers::default(), LockWaiters::default());
         let (slow, root_number) = (SlowRequests::default(), OnceLock::new());
         let has_rings = AtomicBool::new(false);
-        Ok(Self { server, backing, readers, metrics, lock_waiters, root_number, workers, slow, has_rings })
+        Ok(Self {
+            server,
+            backing,
+            readers,
+            metrics,
+            lock_waiters,
+            root_number,
+            source,
+            workers,
+            slow,
+            has_rings,
+        })
     }
 
     /// Records what was agreed on with the kernel, which was asked for `wishes`.

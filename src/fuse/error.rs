@@ -13,6 +13,10 @@ use crate::name::display::{display, shown};
 pub enum Error {
     /// The source cannot be opened or served.
     Source(PathBuf, io::Error),
+    /// The source is not a mount point, as it must be.
+    NotMounted(PathBuf),
+    /// The source has no entry of this name, as it must have.
+    NoMarker(PathBuf, String),
     /// The mount point cannot be used.
     Mountpoint(PathBuf, io::Error),
     /// The mount point is inside the source: a walk of the mount would never end.
@@ -37,6 +41,8 @@ pub enum Error {
     Device(io::Error),
     /// The transport `uring` was asked for, and the kernel has none.
     Rings(io::Error),
+    /// The process is root's and has no right to mount.
+    Capability(PathBuf),
     /// The process has no right to mount, and fusermount3 is not installed.
     Helper(PathBuf),
     /// The source is on a file system whose mounts do not survive their server.
@@ -65,6 +71,17 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source(source, error) => write!(f, "cannot serve {}: {}", shown(source), why(error)),
+            Self::NotMounted(source) => write!(
+                f,
+                "cannot serve {}: it is no mount point, as `require-mount-point` demands; mount its file system first",
+                shown(source)
+            ),
+            Self::NoMarker(source, marker) => write!(
+                f,
+                "cannot serve {}: it has no entry {}, as `require-marker` demands; mount its file system first, or create the entry in it",
+                shown(source),
+                display(marker.as_bytes())
+            ),
             Self::Mountpoint(mountpoint, error) | Self::Mount(mountpoint, error) => {
                 write!(f, "cannot mount on {}: {}", shown(mountpoint), why(error))
             }
@@ -99,9 +116,21 @@ impl fmt::Display for Error {
                     Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => f.write_str(
                         "; load the kernel's module (modprobe fuse), or let the container have the device",
                     ),
+                    Some(Errno::EACCES) => f.write_str(
+                        "; all users need it: chmod 0666 /dev/fuse, as the rules for udev of the package fuse3 do",
+                    ),
+                    Some(Errno::EPERM) => f.write_str(
+                        "; let the container have the device (--device /dev/fuse, or DeviceAllow= of its unit)",
+                    ),
                     _ => Ok(()),
                 }
             }
+            Self::Capability(mountpoint) => write!(
+                f,
+                "cannot mount on {}: root has no CAP_SYS_ADMIN here; give it to the container (--cap-add SYS_ADMIN) or to the unit \
+                 (CapabilityBoundingSet=), or mount outside",
+                shown(mountpoint)
+            ),
             Self::Helper(mountpoint) => write!(
                 f,
                 "cannot mount on {}: this needs root, or fusermount3 (of the package fuse3) for other users",
@@ -154,6 +183,9 @@ impl std::error::Error for Error {
             | Self::ForRoot
             | Self::Remote(_)
             | Self::Export(..)
+            | Self::Capability(_)
+            | Self::NotMounted(_)
+            | Self::NoMarker(..)
             | Self::Helper(_)
             | Self::Stuck(_) => None,
         }

@@ -35,18 +35,20 @@ mod reroot;
 mod serve_config;
 mod server;
 mod session;
+mod source;
 mod spelling;
 mod timeouts;
 mod translate;
 
 pub use error::Error;
 pub use failure::RequestFailure;
-pub use mount::{mount, resume};
+pub use mount::{check, mount, resume};
 pub use mounted::{EndOfService, Handle, Mounted};
-pub use mountpoint::detach_dead;
+pub use mountpoint::{detach_dead, is_mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use server::Server;
+pub use source::SourceRequirements;
 
 use std::os::fd::OwnedFd;
 

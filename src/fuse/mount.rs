@@ -6,13 +6,13 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::mount::MsFlags;
-use nix::sys::stat::{Mode, umask};
+use nix::sys::stat::{Mode, fstat, stat, umask};
 use nix::unistd::geteuid;
 
 use super::attach::{Attaching, Attachment};
@@ -20,14 +20,16 @@ use super::dispatch::RequestCore;
 use super::error::Error;
 use super::exported;
 use super::mounted::Mounted;
-use super::mountpoint::{detach_dead, source_of};
+use super::mountpoint::{detach_dead, mount_at};
 use super::options::Options;
 use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::{MountSession, start_rings};
+use super::source::{SourceWatch, open_source};
 use crate::gate::Mode as GateMode;
 use crate::passthrough::{HandleKey, Passthrough, PassthroughSettings};
 use crate::state::SurvivalState;
+use crate::sys::capability::{CapabilitySet, CapabilitySets};
 use crate::sys::inherited::Inherited;
 use crate::sys::open_files;
 use crate::sys::tree::{clone_tree, keep_access_times};
@@ -54,31 +56,13 @@ pub fn mount(
         return Err(Error::ForRoot);
     }
     detach_dead(mountpoint).map_err(mountpoint_error)?;
-    let canonical_source = source.canonicalize().map_err(source_error)?;
-    let root = match options.flags.contains(MsFlags::MS_NOATIME) {
+    let Places { found, source: canonical_source, target } = find_places(source, mountpoint, options)?;
+    let root: File = match options.flags.contains(MsFlags::MS_NOATIME) {
         true => {
             without_access_times(source).map_err(|errno| Error::AccessTimes(source.into(), errno.into()))?
         }
-        false => OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-            .open(source)
-            .map_err(source_error)?,
+        false => found.try_clone().map_err(source_error)?.into(),
     };
-    let target = mountpoint.canonicalize().map_err(mountpoint_error)?;
-    if !fs::metadata(&target).map_err(mountpoint_error)?.is_dir() {
-        return Err(mountpoint_error(Errno::ENOTDIR.into()));
-    }
-    if let Some(source) = source_of(&target) {
-        return Err(Error::Mounted { mountpoint: target, source });
-    }
-    let is_root = |dir: &Path| {
-        let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-        fs::metadata(dir).ok().zip(root.metadata().ok()).is_some_and(|(a, b)| same(a, b))
-    };
-    if target.ancestors().skip(1).any(is_root) {
-        return Err(Error::Inside { source: canonical_source, mountpoint: target });
-    }
     // Without access to the device, mounting is impossible. It is checked here because later errors are less clear.
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
@@ -108,14 +92,19 @@ pub fn mount(
     );
     let core = Arc::new(RequestCore::new(server.clone(), metrics, options.state).map_err(Error::Serving)?);
     let not_mounted = |error: io::Error| match error.kind() {
+        _ if geteuid().is_root() && !may_mount() => Error::Capability(mountpoint.into()),
         // All files that were named exist: the missing one is the program that mounts for other users.
         io::ErrorKind::NotFound => Error::Helper(mountpoint.into()),
         _ => Error::Mount(mountpoint.into(), error),
     };
+    let watch = root.try_clone().map_err(source_error)?;
+    let watch =
+        SourceWatch::new(watch.into(), (&canonical_source, found), &target, core.server.tree.is_remote());
     let (attaching, requests) =
         Attaching::begin(&target, &canonical_source, &root.into(), options).map_err(not_mounted)?;
-    // It is set once.
+    // Both are set once.
     let _ = core.root_number.set(attaching.root_number());
+    let _ = core.source.set(watch);
     let session = MountSession::begin(&core, requests, options, rings).map_err(not_mounted)?;
     let attachment = attaching.finish(&session).map_err(not_mounted)?;
     if let Some(state) = options.state {
@@ -127,6 +116,51 @@ pub fn mount(
     server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
     Ok(Mounted::new(session, attachment, core, &target))
+}
+
+/// Where a mount is made, and of what.
+struct Places {
+    /// The source.
+    found: OwnedFd,
+    /// Its path without links.
+    source: PathBuf,
+    /// The mount point, a path without links.
+    target: PathBuf,
+}
+
+fn find_places(source: &Path, mountpoint: &Path, options: &Options) -> Result<Places, Error> {
+    let mountpoint_error = |error: io::Error| Error::Mountpoint(mountpoint.into(), error);
+    let canonical_source = source.canonicalize().map_err(|error| Error::Source(source.into(), error))?;
+    let found = open_source(&canonical_source, &options.require)?;
+    let target = mountpoint.canonicalize().map_err(mountpoint_error)?;
+    if !fs::metadata(&target).map_err(mountpoint_error)?.is_dir() {
+        return Err(mountpoint_error(Errno::ENOTDIR.into()));
+    }
+    if let Some(mount) = mount_at(&target) {
+        return Err(Error::Mounted { mountpoint: target, source: mount.source });
+    }
+    let root = fstat(&found).map_err(|errno| Error::Source(source.into(), errno.into()))?;
+    let is_root = |dir: &Path| stat(dir).is_ok_and(|it| (it.st_dev, it.st_ino) == (root.st_dev, root.st_ino));
+    if target.ancestors().skip(1).any(is_root) {
+        return Err(Error::Inside { source: canonical_source, mountpoint: target });
+    }
+    Ok(Places { found, source: canonical_source, target })
+}
+
+/// Checks what [`mount`] checks before it changes anything, for a mount that is not there yet.
+///
+/// # Errors
+/// As [`mount`].
+pub fn check(source: &Path, mountpoint: &Path, options: &Options) -> Result<(), Error> {
+    if options.is_for_root() && !geteuid().is_root() {
+        return Err(Error::ForRoot);
+    }
+    find_places(source, mountpoint, options)?;
+    OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
+    match geteuid().is_root() && !may_mount() {
+        true => Err(Error::Capability(mountpoint.into())),
+        false => Ok(()),
+    }
 }
 
 /// Takes over the mount that a predecessor has served, by `state`. Nothing here may ask the mount: nobody serves it yet.
@@ -159,6 +193,8 @@ pub fn resume(
     );
     let core = Arc::new(RequestCore::new(server.clone(), metrics, Some(state)).map_err(Error::Serving)?);
     let _ = core.root_number.set(state.root_number());
+    let watch = SourceWatch::resume(core.server.tree.root(), &place, core.server.tree.is_remote());
+    let _ = core.source.set(watch.map_err(Error::Serving)?);
     let left = outstanding.len();
     let (session, connection) =
         MountSession::resume(&core, state, inherited, outstanding).map_err(Error::Serving)?;
@@ -181,6 +217,12 @@ fn without_access_times(source: &Path) -> nix::Result<File> {
     let tree = clone_tree(source, true)?;
     keep_access_times(&tree)?;
     Ok(tree.into())
+}
+
+/// Whether this thread has CAP_SYS_ADMIN.
+fn may_mount() -> bool {
+    const SYS_ADMIN: CapabilitySet = CapabilitySet::from_numbers(&[21]);
+    CapabilitySets::of_thread().is_ok_and(|sets| sets.effective.contains(SYS_ADMIN))
 }
 
 #[cfg(test)]

@@ -5,10 +5,14 @@ use std::path::Path;
 use std::process::Command;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, umount2};
-use nix::sys::statfs::statfs;
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{fstatfs, statfs};
+use nix::unistd::geteuid;
 
-use crate::sys::mounts::{covering, mounts};
+use super::options::Options;
+use crate::sys::mounts::{MountEntry, covering, mounts};
 
 /// Removes the mount that a killed server has left on `mountpoint`.
 ///
@@ -46,10 +50,25 @@ pub(super) fn detach(mountpoint: &Path) -> io::Result<()> {
     }
 }
 
-/// The source of namegate's mount on `mountpoint`, a path without links, as the mount table shows it; `None` if there is no
-/// such mount or it cannot be reached.
-pub(super) fn source_of(mountpoint: &Path) -> Option<Vec<u8>> {
+/// Namegate's mount on `mountpoint`, a path without links; `None` if there is none or it cannot be reached.
+pub(super) fn mount_at(mountpoint: &Path) -> Option<MountEntry> {
     let table = mounts().ok()?;
-    let mount = covering(&table, mountpoint).filter(|mount| mount.kind == "fuse.namegate")?;
-    Some(mount.source.clone())
+    covering(&table, mountpoint).filter(|mount| mount.kind == "fuse.namegate").cloned()
+}
+
+/// Whether this user has mounted `source` on `mountpoint` already, with these options, and its server lives. `mount -a` asks for
+/// every line of fstab(5) again: it takes the directory of the file system that the table shows for another source.
+pub fn is_mounted(source: &Path, mountpoint: &Path, options: &Options) -> bool {
+    let (Ok(source), Ok(place)) = (source.canonicalize(), mountpoint.canonicalize()) else { return false };
+    let is_it = |mount: MountEntry| {
+        mount.fuse_owner() == Some(geteuid().as_raw()) && mount.source == options.fsname(&source).as_bytes()
+    };
+    mount_at(&place).is_some_and(is_it) && statfs(&place).is_ok()
+}
+
+/// Whether the mount that is seen at `mountpoint` has lost its server. Mounts nothing by autofs or x-systemd.automount: an open(2)
+/// with O_PATH does not.
+pub(super) fn is_dead(mountpoint: &Path) -> bool {
+    let held = open(mountpoint, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    matches!(held.and_then(fstatfs), Err(Errno::ENOTCONN | Errno::ECONNABORTED))
 }

@@ -451,7 +451,12 @@ impl RequestCore {
         let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
         self.serve_on(Op::Statfs, caller, weight, move |serving| {
             match serving.core.server.tree.statfs(node) {
-                Ok(stat) => reply.respond(stat),
+                Ok(stat) => {
+                    if let Some(source) = serving.core.source.get().filter(|_| node == NodeId::ROOT) {
+                        source.note_space(&stat);
+                    }
+                    reply.respond(stat);
+                }
                 Err(errno) => reply.error(serving.errno(errno)),
             }
         });

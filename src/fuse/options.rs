@@ -5,6 +5,7 @@ use std::path::Path;
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
+use super::source::SourceRequirements;
 use crate::settings::{LockKeeping, Transport};
 use crate::state::SurvivalState;
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub export: bool,
     /// The mount may be mounted elsewhere with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP).
     pub idmap: bool,
+    /// What the source must be.
+    pub require: SourceRequirements,
     /// The state that a successor of this process takes over.
     pub state: Option<&'static SurvivalState>,
 }
@@ -42,6 +45,7 @@ impl Default for Options {
             locks: LockKeeping::default(),
             export: false,
             idmap: false,
+            require: SourceRequirements::default(),
             state: None,
         }
     }

@@ -164,6 +164,11 @@ impl Passthrough {
         self.nodes.has_handles()
     }
 
+    /// The source.
+    pub fn root(&self) -> &OwnedFd {
+        self.nodes.root()
+    }
+
     /// Whether the source is on a network or user-space file system, where every call may wait for a server.
     pub fn is_remote(&self) -> bool {
         self.is_remote

@@ -148,7 +148,8 @@ fn answer_all(line: OwnedFd, mountpoint: PathBuf) -> io::Result<()> {
 /// Checks the mount. `device` is its device number, once it is known.
 fn look(mountpoint: &Path, device: &mut Option<dev_t>) -> Answer {
     let asked = || {
-        let held = open(mountpoint, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        // Without O_DIRECTORY, which would have autofs mount what was unmounted (open(2), O_PATH).
+        let held = open(mountpoint, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok((fstatfs(&held)?.filesystem_type(), fstat(&held)?.st_dev))
     };
     match asked() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
-use crate::fuse::{Options, ServeConfig};
+use crate::fuse::{self, Options, ServeConfig, SourceRequirements};
 use crate::gate::Gate;
 use crate::name::display::{display, shown};
 use crate::policy::profile;
@@ -57,15 +57,8 @@ impl MountConfig {
                 ),
             })
         };
-        if settings.locks() == LockKeeping::Backing && settings.transport() == Transport::Fuser {
-            return Err("--locks backing needs --transport dev: the transport fuser cannot interrupt a client that waits".into());
-        }
-        if settings.export() {
-            check_export(&settings)?;
-        }
-        if settings.survive() {
-            check_survival(&settings)?;
-        }
+        check_settings(&settings)?;
+        check_user(&settings)?;
         let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
         let policy = given.build_policy(&policy)?;
         let gate = Gate::new(Arc::new(policy), settings.mode());
@@ -91,6 +84,10 @@ impl MountConfig {
             locks: self.settings.locks(),
             export: self.settings.export(),
             idmap: self.settings.idmap(),
+            require: SourceRequirements {
+                mount_point: self.settings.require_mount_point(),
+                marker: self.settings.require_marker.clone(),
+            },
         }
     }
 
@@ -151,41 +148,69 @@ pub fn outlets(settings: &MountSettings) -> OutletSettings {
     }
 }
 
-/// Checks that file handles can be served with these settings.
-fn check_export(settings: &MountSettings) -> Result<(), String> {
-    if settings.transport() != Transport::Dev {
+/// Checks that a mount with these settings is possible, whoever mounts: settings that exclude each other, and places that do not fit. What
+/// only the machine can answer is checked when the mount is made.
+///
+/// # Errors
+/// The first setting that is not possible, and why.
+pub fn check_settings(settings: &MountSettings) -> Result<(), String> {
+    let transport = settings.transport();
+    if settings.locks() == LockKeeping::Backing && transport == Transport::Fuser {
+        return Err(
+            "--locks backing needs --transport dev: the transport fuser cannot interrupt a client that waits"
+                .into(),
+        );
+    }
+    if settings.export() && transport != Transport::Dev {
         return Err("--export needs --transport dev: the transport fuser does not serve file handles".into());
     }
-    if !geteuid().is_root() {
-        return Err("--export is for root: only root opens files by their handles".into());
+    if settings.survive() && !matches!(transport, Transport::Auto | Transport::Dev) {
+        return Err("--survive needs --transport dev or auto".into());
+    }
+    if settings.survive() && settings.locks() != LockKeeping::Kernel {
+        return Err("--survive needs --locks kernel: locks that the server keeps end with it".into());
+    }
+    if let Some(name) = settings.audit_group.as_deref() {
+        group(name)?;
+    }
+    if let Some(marker) = settings.require_marker.as_deref()
+        && (Path::new(marker).file_name() != Some(OsStr::new(marker)))
+    {
+        return Err(format!(
+            "require-marker: {} is not the name of an entry in the source",
+            display(marker.as_bytes())
+        ));
+    }
+    let place = |path: &Option<PathBuf>| path.as_deref().and_then(|path| path::absolute(path).ok());
+    let (source, mountpoint) = (place(&settings.source), place(&settings.mountpoint));
+    if let Some((source, mountpoint)) = source.as_ref().zip(mountpoint.as_ref())
+        && mountpoint.starts_with(source)
+        && mountpoint != source
+    {
+        return Err(
+            fuse::Error::Inside { source: source.clone(), mountpoint: mountpoint.clone() }.to_string()
+        );
+    }
+    // The server would wait for itself when it opens such a file again, and the mount would be in use as long as the file is open.
+    for (setting, file) in [("audit", &settings.audit), ("metrics-textfile", &settings.metrics_textfile)] {
+        let file = file.as_ref().filter(|file| *file != Path::new("-"));
+        let Some(file) = place(&file.cloned()) else { continue };
+        if mountpoint.as_ref().is_some_and(|mountpoint| file.starts_with(mountpoint)) {
+            return Err(format!("the file of `{setting}`, {}, must not be in the mount", shown(&file)));
+        }
     }
     Ok(())
 }
 
-/// Checks that a server with these settings can be replaced while clients wait.
-fn check_survival(settings: &MountSettings) -> Result<(), String> {
-    if !matches!(settings.transport(), Transport::Auto | Transport::Dev) {
-        return Err("--survive needs --transport dev or auto".into());
-    }
-    if settings.locks() != LockKeeping::Kernel {
-        return Err("--survive needs --locks kernel: locks that the server keeps end with it".into());
-    }
-    if !geteuid().is_root() {
-        return Err("--survive is for root".into());
-    }
-    // A server that takes over opens these files while nobody serves the mount.
-    let mountpoint = settings.mountpoint.as_deref().and_then(|place| path::absolute(place).ok());
-    let files = [("audit", &settings.audit), ("metrics-textfile", &settings.metrics_textfile)];
-    for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
-        let place = path::absolute(file).unwrap_or(file.into());
-        if mountpoint.as_ref().is_some_and(|mountpoint| place.starts_with(mountpoint)) {
-            return Err(format!(
-                "--survive: the file of `{setting}`, {}, must not be in the mount",
-                shown(file)
-            ));
+/// Checks that this user may mount with these settings.
+fn check_user(settings: &MountSettings) -> Result<(), String> {
+    match geteuid().is_root() {
+        false if settings.export() => {
+            Err("--export is for root: only root opens files by their handles".into())
         }
+        false if settings.survive() => Err("--survive is for root".into()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Looks up a group by its name or number.

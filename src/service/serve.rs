@@ -24,6 +24,7 @@ use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::settings::MountSettings;
 use crate::state::SurvivalState;
+use crate::sys::mounts::{holding, mounts};
 use crate::telemetry::audit::{self, RecentRefusals};
 use crate::telemetry::log as log_output;
 use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
@@ -260,6 +261,38 @@ fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
         Err(error) => {
             log::warn!("no control socket in {}: {error}", shown(&directory));
             Ok(None)
+        }
+    }
+}
+
+/// Checks everything that is checked before a mount is made, and mounts nothing. What is mounted already is not looked at: a mount whose
+/// server is away would not answer.
+///
+/// # Errors
+/// Nothing could be mounted.
+pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    settings
+        .make_absolute()
+        .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
+    let config = MountConfig::load(&settings).map_err(ServeError::new)?;
+    let table = mounts().unwrap_or_default();
+    let is_served = |place: &Path| holding(&table, place).is_some_and(|mount| mount.kind == "fuse.namegate");
+    if is_served(&config.mountpoint) {
+        return Ok(());
+    }
+    let (ends, ended) = mpsc::channel();
+    let checking = move || {
+        // The receiver has ended only if it took too long.
+        let _ = ends.send(fuse::check(&config.source, &config.mountpoint, &config.options(None)));
+    };
+    let started = thread::Builder::new().name("check".into()).spawn(checking);
+    started.map_err(|error| ServeError::new(format!("cannot check the source: {error}")))?;
+    match ended.recv_timeout(PATIENCE) {
+        Ok(result) => result.map_err(ServeError::new),
+        Err(_) => {
+            log::warn!("source and mount point do not answer, and are not checked");
+            Ok(())
         }
     }
 }

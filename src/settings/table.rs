@@ -160,6 +160,14 @@ settings! {
     locks: LockKeeping = LockKeeping::default(), {
         name: "locks", key: ("mount", "locks"), value_name: "WHERE", places: ALL,
     }
+    "Mount only if the source is a mount point, and not the bare directory below a file system that is not mounted"
+    require_mount_point: bool = false, {
+        name: "require-mount-point", key: ("mount", "require-mount-point"), places: ALL,
+    }
+    "Mount only if the source has an entry with this name, such as `.share`, which the bare directory below an unmounted file system has not"
+    require_marker: String, {
+        name: "require-marker", key: ("mount", "require-marker"), value_name: "NAME", default_text: "none", places: ALL,
+    }
     "Keep the mount alive when the server dies: a holder starts another server, and clients wait for it; for root only"
     survive: bool = false, {
         name: "survive", key: ("mount", "survive"), places: ALL,

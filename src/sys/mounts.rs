@@ -19,6 +19,8 @@ pub struct MountEntry {
     pub kind: String,
     /// The directory of the file system that is mounted there; `/` is its root.
     pub root: PathBuf,
+    /// The flags of the mount, such as `rw,nosuid`.
+    pub flags: Vec<u8>,
     /// Its source, as the file system names it: a device, a directory, a server.
     pub source: Vec<u8>,
     /// The options of the file system, such as `rw,iocharset=utf8`.
@@ -29,6 +31,21 @@ impl MountEntry {
     /// Reports whether the root of the file system is mounted there, and not a part of it.
     pub fn is_whole(&self) -> bool {
         self.root == Path::new("/")
+    }
+
+    /// Returns the user whose FUSE mount it is: the option `user_id`, which nobody but root can choose (fuse.rst in the kernel's
+    /// documentation).
+    pub fn fuse_owner(&self) -> Option<u32> {
+        let uid =
+            self.options.split(|&byte| byte == b',').find_map(|option| option.strip_prefix(b"user_id="))?;
+        std::str::from_utf8(uid).ok()?.parse().ok()
+    }
+
+    /// Reports whether nothing can be written: by the mount, or by the file system, which may have become read-only after an error.
+    pub fn is_read_only(&self) -> bool {
+        let mut words =
+            self.flags.split(|&byte| byte == b',').chain(self.options.split(|&byte| byte == b','));
+        words.any(|word| word == b"ro" || word == b"emergency_ro")
     }
 
     /// Reports whether only the kernel creates names in this file system.
@@ -104,10 +121,11 @@ fn line(line: &[u8]) -> Option<MountEntry> {
     let device = String::from_utf8_lossy(fields.nth(1)?).into_owned();
     let root = OsString::from_vec(unescaped(fields.next()?)).into();
     let point = OsString::from_vec(unescaped(fields.next()?)).into();
+    let flags = fields.next()?.to_vec();
     let mut own = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(own.next()?).into_owned();
     let (source, options) = (unescaped(own.next()?), unescaped(own.next()?));
-    Some(MountEntry { id, point, device, kind, root, source, options })
+    Some(MountEntry { id, point, device, kind, root, flags, source, options })
 }
 
 /// Decodes a field: space, tab, line feed and backslash are written as a backslash and three octal digits.
@@ -150,6 +168,12 @@ mod tests {
         assert_eq!(on(&place.join("x")), Some(("exfat", &b"/dev/sdb"[..])), "the last one covers the others");
         assert_eq!(on(Path::new("/mnt2")), Some(("ext4", &b"/dev/vda"[..])));
         assert_eq!((mounts[1].options.as_slice(), mounts[1].device.as_str()), (&b"rw"[..], "98:0"));
+        assert!(mounts.iter().all(|mount| !mount.is_read_only()));
+        let read_only = |flags: &str, options: &str| {
+            parse(format!("27 1 254:0 / / {flags} - ext4 /dev/vda {options}").as_bytes())[0].is_read_only()
+        };
+        assert!(read_only("rw,relatime", "ro,errors=remount-ro") && read_only("ro,nosuid", "rw"));
+        assert!(!read_only("rw,nosuid", "rw,errors=remount-ro"));
         assert_eq!(unescaped(br"\40 \777\08\134"), br"\40 \777\08\");
     }
 }

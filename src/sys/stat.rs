@@ -85,6 +85,13 @@ pub fn mount_of(fd: impl AsFd) -> Option<u64> {
     (stat.stx_mask & libc::STATX_MNT_ID != 0).then_some(stat.stx_mnt_id)
 }
 
+/// Reports whether an open directory is the root of a mount; `None` on kernels before 5.8. The file system is not asked. See statx(2).
+pub fn is_mount_root(fd: impl AsFd) -> Option<bool> {
+    const MOUNT_ROOT: u64 = libc::STATX_ATTR_MOUNT_ROOT as u64;
+    let stat = unasked(fd, 0).ok()?;
+    (stat.stx_attributes_mask & MOUNT_ROOT != 0).then_some(stat.stx_attributes & MOUNT_ROOT != 0)
+}
+
 /// Reads the attributes of an open file that the kernel has cached, without asking a server on the network or in user space
 /// (AT_STATX_DONT_SYNC), so the call does not wait for one. They may be outdated.
 ///

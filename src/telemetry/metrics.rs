@@ -28,7 +28,7 @@ pub use outlets::{
     MetricsOutlets, MetricsSource, OutletError, OutletSettings, RunningOutlets, WRITE_INTERVAL,
 };
 pub use snapshot::{
-    AuditCounts, Gauges, Histogram, MetricsSnapshot, OperationCounts, ReloadCounts, RuleCount,
+    AuditCounts, Gauges, Histogram, MetricsSnapshot, OperationCounts, ReloadCounts, RuleCount, SourceProblems,
 };
 
 macro_rules! operations {

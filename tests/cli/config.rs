@@ -121,6 +121,41 @@ fn the_schema_and_the_reader_take_and_refuse_the_same_files() {
     }
 }
 
+/// One function decides for both, so that no configuration is called valid with which nothing can be mounted.
+#[test]
+fn what_a_mount_refuses_is_no_valid_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("share.toml");
+    let place = |name: &str| dir.path().join(name).display().to_string();
+    fs::create_dir_all(place("source/inside")).unwrap();
+    fs::create_dir(place("mnt")).unwrap();
+    let mnt = place("mnt");
+    for (mountpoint, tables, why) in [
+        ("mnt", "mount = { survive = true, locks = \"backing\" }", "--survive needs --locks kernel"),
+        (
+            "mnt",
+            "mount = { survive = true, transport = \"uring\" }",
+            "--survive needs --transport dev or auto",
+        ),
+        ("mnt", "mount = { export = true, transport = \"fuser\" }", "--export needs --transport dev"),
+        ("mnt", "mount = { locks = \"backing\", transport = \"fuser\" }", "--locks backing needs"),
+        ("mnt", "mount.require-marker = \"a/b\"", "not the name of an entry"),
+        ("mnt", "audit.group = \"no such group\"", "there is no such group"),
+        ("mnt", &format!("audit.file = \"{mnt}/audit\""), "must not be in the mount"),
+        ("mnt", &format!("metrics.textfile = \"{mnt}/x.prom\""), "must not be in the mount"),
+        ("source/inside", "", "which lies inside it"),
+    ] {
+        let (source, mountpoint) = (place("source"), place(mountpoint));
+        fs::write(&path, format!("source = {source:?}\nmountpoint = {mountpoint:?}\n{tables}\n")).unwrap();
+        let file = path.to_str().unwrap();
+        for args in [&["config", "check", file][..], &["mount", "--check", "--config", file]] {
+            let output = run(args);
+            let said = format!("{}{}", stdout(&output), stderr(&output));
+            assert!(status(&output) == 2 && said.contains(why), "{args:?}: {said}");
+        }
+    }
+}
+
 #[test]
 fn what_is_shown_is_a_mount_configuration_that_says_the_same() {
     let dir = tempfile::tempdir().unwrap();

@@ -47,6 +47,8 @@ pub enum Trial {
     Repair(&'static [&'static [u8]], &'static str),
     /// The test of this name, which compares a mount with a plain directory.
     Mount(&'static str),
+    /// This test holds that this happens.
+    Operate(&'static str, &'static str),
 }
 
 /// The kind of an archive.
@@ -108,7 +110,8 @@ impl Trial {
             }
             Self::Repair(names, profile) => repaired(dir, names, profile),
             Self::Mount(test) if functions().contains(*test) => "as in a plain directory".into(),
-            Self::Mount(test) => format!("there is no test `{test}`"),
+            Self::Operate(test, what) if functions().contains(*test) => (*what).into(),
+            Self::Mount(test) | Self::Operate(test, _) => format!("there is no test `{test}`"),
         }
     }
 }

@@ -246,6 +246,9 @@ fn other_users_are_refused_by_the_mode_of_the_socket_and_by_the_server() {
     let output = nobody(&["mode", "permissive"]);
     let (code, _, err) = said(&output);
     assert!(code == Some(2) && err.contains("it belongs to another user"), "{err}");
+    let output = nobody(&["status", mounted.mnt().to_str().unwrap()]);
+    let (code, _, err) = said(&output);
+    assert!(code == Some(2) && err.contains("is a mount of root, whose instance answers only them"), "{err}");
     // Even if the socket is open to everyone.
     let socket = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
     let socket = socket.filter(|path| path.extension() == Some("sock".as_ref())).last().unwrap();

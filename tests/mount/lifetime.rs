@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use crate::mounted::{Mounted, can_mount, is_mounted, prepare, unmount, wait_until};
 use nix::errno::Errno;
@@ -45,6 +46,34 @@ fn a_later_mount_at_the_same_directory_stays_when_the_server_ends() {
     let read = fs::read_to_string(mnt.join("file"));
     unmount(&mnt);
     assert_eq!(read.unwrap(), "of another file system");
+}
+
+/// Where autofs or x-systemd.automount has unmounted, a lookup of the mount point would have it mounted again, for ever.
+#[test]
+fn a_server_whose_mount_is_gone_does_not_look_its_mount_point_up() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let (mnt, trace) = (mounted.mnt(), mounted.plain().join("trace"));
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-f", "-s", "4096", "-e", "trace=%file", "-p", &mounted.server().to_string(), "-o"])
+        .arg(&trace);
+    let Ok(mut tracer) = strace.stderr(Stdio::null()).spawn() else { return println!("SKIPPED: no strace") };
+    let tasks = format!("/proc/{}/task", mounted.server());
+    let is_traced = |task: &Path| {
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    };
+    let all_traced = || fs::read_dir(&tasks).unwrap().all(|task| is_traced(&task.unwrap().path()));
+    wait_until("the tracing", || all_traced() || tracer.try_wait().unwrap().is_some());
+    if tracer.try_wait().unwrap().is_some() {
+        return println!("SKIPPED: strace may not trace here");
+    }
+    unmount(&mnt);
+    assert_eq!(mounted.ended().0.code(), Some(0));
+    tracer.wait().unwrap();
+    let trace = fs::read_to_string(trace).unwrap();
+    assert!(trace.contains("mountinfo"), "the server has looked whether its mount is there: {trace}");
+    assert!(!trace.contains(mnt.to_str().unwrap()), "{trace}");
 }
 
 #[test]
@@ -203,6 +232,27 @@ fn without_the_device_the_error_says_what_to_do() {
     let said = String::from_utf8(output.stderr).unwrap();
     let expected = "namegate: cannot open /dev/fuse: No such file or directory; load the kernel's module";
     assert!(output.status.code() == Some(2) && said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn the_error_says_which_right_is_missing() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let said = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_namegate")]).arg(dir.path());
+        command.output().ok().map(|output| String::from_utf8(output.stderr).unwrap())
+    };
+    let script = r#"
+        mknod -m 0600 "$1/fuse" c 10 229 && mount --bind "$1/fuse" /dev/fuse || exit
+        exec setpriv --reuid 1 --regid 1 --clear-groups "$0" mount "$1/backing" "$1/backing""#;
+    let Some(by_mode) = said(script) else { return println!("SKIPPED: no unshare") };
+    assert!(by_mode.contains("Permission denied; all users need it: chmod 0666 /dev/fuse"), "{by_mode}");
+    let script = r#"exec setpriv --bounding-set -sys_admin "$0" mount "$1/backing" "$1/mnt""#;
+    let by_capability = said(script).unwrap();
+    assert!(by_capability.contains("root has no CAP_SYS_ADMIN here"), "{by_capability}");
 }
 
 #[test]

@@ -43,6 +43,7 @@ mod servers;
 mod service;
 mod set_id;
 mod set_id_kinds;
+mod source;
 mod special;
 mod submounts;
 mod times;

@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, setns};
 use super::is_named;
 use super::remount::remount;
 use crate::cli::{CliError, ExitStatus};
+use crate::fuse::is_mounted;
 use crate::service::mount_config::MountConfig;
 use crate::service::notify::ServiceManager;
 use crate::service::serve::serve_in_background;
@@ -98,10 +99,13 @@ impl Helper {
         }
         let settings = self.settings().map_err(misused)?;
         self.enter_namespace().map_err(failed)?;
+        let config = MountConfig::load(&settings).map_err(|error| failed(CliError::new(error)))?;
         if self.fake {
-            return MountConfig::load(&settings)
-                .map(|_| ExitStatus::Clean)
-                .map_err(|error| failed(CliError::new(error)));
+            return Ok(ExitStatus::Clean);
+        }
+        if is_mounted(&config.source, &config.mountpoint, &config.options(None)) {
+            log::info!("it is mounted already");
+            return Ok(ExitStatus::Clean);
         }
         // Not whoever has started mount(8): there it is mount(8) that is waited for.
         serve_in_background(settings, ServiceManager::none()).map_err(|error| failed(error.into()))?;

@@ -12,7 +12,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use super::setting_args::SettingArgs;
 use super::{CliError, ExitStatus};
 use crate::service::notify::ServiceManager;
-use crate::service::serve::{ServeError, serve, serve_in_background};
+use crate::service::serve::{ServeError, check, serve, serve_in_background};
 use crate::settings::{MountOptions, MountSettings, Strictness};
 use crate::telemetry::log::LogFormat;
 
@@ -26,6 +26,7 @@ Examples:
   namegate mount --config share                   # everything is in /etc/namegate/share.toml
   namegate mount --config share --check-targets=false
   namegate mount /srv/share /mnt/share --mode permissive --audit /var/log/namegate.jsonl
+  namegate mount --config share --check           # mounts nothing
   mount -t namegate /srv/share /mnt/share -o profile=strict
 
 Every option above except --daemon can be given to -o, with `_` for `-` and `:` between profiles. Options of mount(8) work \
@@ -48,6 +49,9 @@ pub(super) struct MountArgs {
     /// Mount options, as mount(8) takes them
     #[arg(short = 'o', long = "options", value_name = "OPTION,...", value_parser = mount_options())]
     options: Vec<OsString>,
+    /// Check everything that is checked before a mount is made, and mount nothing
+    #[arg(long)]
+    check: bool,
 }
 
 /// Reads each list by itself, so that an error in it is one of usage.
@@ -74,6 +78,7 @@ pub(super) fn run(args: &MountArgs) -> Result<ExitStatus, CliError> {
     let given = args.settings().map_err(CliError::new)?;
     let manager = ServiceManager::from_environment();
     match given.daemon() {
+        _ if args.check => check(given)?,
         true => serve_in_background(given, manager)?,
         false => serve(given, manager, None)?,
     }

@@ -110,6 +110,44 @@ pub struct Gauges {
     /// Requests in progress for more than one second.
     #[serde(default)]
     pub stuck_requests: u64,
+    /// What is wrong with the source.
+    #[serde(default)]
+    pub source: SourceProblems,
+}
+
+/// What can be wrong with the source of a mount: what clients see is not what they expect there, or cannot be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceProblems {
+    /// The directory was removed.
+    pub deleted: bool,
+    /// Its file system was unmounted (`umount -l`), and is served all the same.
+    pub detached: bool,
+    /// Another file system was mounted over it, or over a directory above it.
+    pub covered: bool,
+    /// It has become read-only, by a remount or after an error.
+    pub read_only: bool,
+    /// It has no space or no inodes left for users other than root.
+    pub full: bool,
+}
+
+impl SourceProblems {
+    /// Each problem with its name, and whether it is there.
+    pub fn all(self) -> [(&'static str, bool); 5] {
+        let Self { deleted, detached, covered, read_only, full } = self;
+        [
+            ("deleted", deleted),
+            ("detached", detached),
+            ("covered", covered),
+            ("read-only", read_only),
+            ("full", full),
+        ]
+    }
+
+    /// The names of the problems that are there, with commas; empty if there is none.
+    pub fn names(self) -> String {
+        let there = self.all().into_iter().filter(|(_, is_there)| *is_there);
+        there.map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Numbers of audit records.

@@ -120,6 +120,15 @@ impl MountPage<'_> {
                 self.page.sample(name, &[], value);
             }
         }
+        let name = "namegate_source_problem";
+        self.page.family(
+            name,
+            "gauge",
+            "1 if the source is deleted, detached (unmounted), covered by another mount, read-only since it was mounted, or full.",
+        );
+        for (problem, is_there) in gauges.iter().flat_map(|gauges| gauges.source.all()) {
+            self.page.sample(name, &[("problem", problem)], u8::from(is_there));
+        }
         self.page.alone(
             "namegate_passthrough_fallbacks_total",
             "counter",
