@@ -212,7 +212,7 @@ fn users_query_and_reload_only_their_own_mounts() {
     assert!(said.starts_with("Some(0)") && said.contains("mine") && said.contains("enforcing"), "{said}");
     write("windows");
     let said = text(&with_places(USER, r#""$0" reload mine && mkdir "$1/mnt/c:d""#));
-    assert!(said.contains("policy: windows;") && said.contains("Invalid or incomplete"), "{said}");
+    assert!(said.contains("policy: windows;") && said.contains("Invalid argument"), "{said}");
     let said = text(&with_places(ANOTHER, r#""$0" mode permissive "#));
     assert!(said.starts_with("Some(2)"), "{said}");
     let said = text(&with_places(USER, r#""$0" status"#));
