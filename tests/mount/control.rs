@@ -229,6 +229,24 @@ fn a_signal_frees_the_name_while_open_files_are_still_served() {
 }
 
 #[test]
+fn a_server_whose_program_was_replaced_is_marked_in_the_list() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let (program, target) = (dir.path().join("plain/namegate"), dir.path().join("mnt"));
+    copy_program(env!("CARGO_BIN_EXE_namegate").as_ref(), &program);
+    let mut command = Command::new(&program);
+    command.arg("mount").arg(dir.path().join("backing")).arg(&target);
+    let mounted = Mounted::by(dir, &target, command);
+    let listed = || said(&ask(&mounted, ["list"])).1.to_owned();
+    wait_until("the list", || listed().contains("running"));
+    assert!(!listed().contains("replaced"), "{}", listed());
+    fs::remove_file(&program).unwrap();
+    assert!(listed().contains("(replaced program)"), "{}", listed());
+}
+
+#[test]
 fn other_users_are_refused_by_the_mode_of_the_socket_and_by_the_server() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     if Command::new("setpriv").arg("--version").output().is_err() {
