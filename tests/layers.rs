@@ -72,6 +72,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "fuse",
             "guard",
             "json",
+            "output",
             "settings",
             "state",
             "telemetry",

@@ -56,6 +56,7 @@ use terminal_size::{Width, terminal_size_of};
 
 use self::colours::UncolouredOutput;
 use crate::name::scalar::UNICODE_VERSION;
+use crate::output::WaitingWriter;
 use crate::report::{FailOn, Summary, layout};
 use crate::service::fd_store;
 use crate::telemetry::log::{LogFormat, install};
@@ -292,7 +293,7 @@ fn execute(cli: Cli) -> Result<ExitStatus, CliError> {
         _ => (false, None),
     };
     start_log(cli.verbose || is_verbose, cli.log_format.or(log_format));
-    let buffered = io::BufWriter::with_capacity(BUFFER, io::stdout());
+    let buffered = io::BufWriter::with_capacity(BUFFER, WaitingWriter(io::stdout()));
     let mut out: Box<dyn Write + Send> = match anstream::AutoStream::choice(&io::stdout()) {
         // Taking colours out cuts the output into small pieces, so there is a buffer before it and one after it.
         ColorChoice::Never => Box::new(io::BufWriter::with_capacity(BUFFER, UncolouredOutput::new(buffered))),

@@ -2,22 +2,25 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::mem;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 
 use super::ExitStatus;
 use crate::fix::plan::path_in;
 use crate::name::display::{display, shown};
-use crate::output::remove_unfinished;
+use crate::output::{remove_unfinished, waiting, writing};
 use crate::progress::{Observer, Remaining};
 use crate::report::layout::{counted, grouped};
 use crate::service::signals::Signals;
@@ -31,7 +34,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// The time between two checkpoints.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the work may wait for something after a signal, such as a list that ends nowhere or a file system that hangs.
+/// How long the work may wait for something after a signal: a list that ends nowhere, a file system that hangs, a reader that does not read.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 /// The limit of buffered output, in bytes.
@@ -56,6 +59,8 @@ pub enum ProgressMode {
 pub struct TerminalProgress<'o> {
     style: ProgressMode,
     bar: ProgressBar,
+    /// What the bar knows behind a lock, which whoever writes above it holds.
+    is_drawn: bool,
     signals: Signals,
     /// The expected number of names to check, or the number of changes to make.
     expected: Option<u64>,
@@ -71,8 +76,6 @@ pub struct TerminalProgress<'o> {
     /// The output for entries that remain, with its first error. Only while changes are made.
     remaining: Option<Mutex<RemainingOutput<'o>>>,
     ended_by: OnceLock<Signal>,
-    /// How many threads write the report: they may wait for its reader, who gets a whole one.
-    writers: Arc<AtomicUsize>,
     /// Everything is read.
     is_finishing: AtomicBool,
     begun: Instant,
@@ -94,6 +97,7 @@ impl<'o> TerminalProgress<'o> {
         Self {
             style,
             bar,
+            is_drawn,
             signals: Signals::take(Signals::RUN),
             expected,
             checkpoint,
@@ -105,7 +109,6 @@ impl<'o> TerminalProgress<'o> {
             stop: AtomicBool::default(),
             remaining: None,
             ended_by: OnceLock::new(),
-            writers: Arc::default(),
             is_finishing: AtomicBool::default(),
             begun: Instant::now(),
         }
@@ -119,7 +122,12 @@ impl<'o> TerminalProgress<'o> {
 
     /// Reports whether a line is redrawn.
     pub fn is_drawn(&self) -> bool {
-        !self.bar.is_hidden()
+        self.is_drawn
+    }
+
+    /// Runs a write while the line of progress is away.
+    fn beside_bar<T>(&self, write: impl FnOnce() -> T) -> T {
+        waiting(|| if self.is_drawn { self.bar.suspend(write) } else { write() })
     }
 
     /// The exit status, if a signal stopped the work.
@@ -146,14 +154,9 @@ impl<'o> TerminalProgress<'o> {
         self.signals.give_back();
     }
 
-    /// A writer for whose reader the work may wait, also after a signal.
-    pub fn patient<W: Write>(&self, out: W) -> PatientWriter<W> {
-        PatientWriter { out, writers: Arc::clone(&self.writers) }
-    }
-
     /// A writer to a terminal with a progress line: its output appears above the line, when it is flushed.
     pub fn above<W: Write>(&self, out: W) -> AboveProgress<W> {
-        AboveProgress { out, bar: self.bar.clone(), pending: Vec::new() }
+        AboveProgress { out, bar: self.is_drawn.then(|| self.bar.clone()), pending: Vec::new() }
     }
 
     /// Runs `work`, shows its progress, and handles signals.
@@ -162,15 +165,16 @@ impl<'o> TerminalProgress<'o> {
             let (ended, end) = mpsc::channel::<()>();
             let show = move || {
                 let (mut shown, mut kept) = (Instant::now(), None::<Instant>);
-                let mut moved = (0, Instant::now());
+                let mut moved = ((0, 0), Instant::now());
                 while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     self.handle_signals();
-                    let is_free = self.ended_by().is_none()
-                        || self.is_finishing.load(Relaxed)
-                        || self.writers.load(Relaxed) > 0;
-                    let finished = self.finished.load(Relaxed);
-                    if is_free || finished != moved.0 {
-                        moved = (finished, Instant::now());
+                    let (written, is_writing) = writing();
+                    // What is left then takes its time, unless it waits for a reader.
+                    let is_free =
+                        self.ended_by().is_none() || (self.is_finishing.load(Relaxed) && !is_writing);
+                    let done = (self.finished.load(Relaxed), written);
+                    if is_free || done != moved.0 {
+                        moved = (done, Instant::now());
                     } else if moved.1.elapsed() >= PATIENCE {
                         self.leave();
                     }
@@ -189,7 +193,9 @@ impl<'o> TerminalProgress<'o> {
                         checkpoint.store(true, Relaxed);
                     }
                 }
-                self.bar.finish_and_clear();
+                if self.is_drawn {
+                    self.bar.finish_and_clear();
+                }
             };
             if std::thread::Builder::new().spawn_scoped(scope, show).is_err() {
                 self.signals.give_back();
@@ -225,7 +231,7 @@ impl<'o> TerminalProgress<'o> {
             }
             if self.ended_by.set(signal).is_err() {
                 // A second signal ends the process at once.
-                self.exit(signal);
+                self.exit(signal, None);
             }
             self.stop.store(true, Relaxed);
         }
@@ -234,34 +240,44 @@ impl<'o> TerminalProgress<'o> {
     /// Ends the process, which waits for something that does not come.
     fn leave(&self) {
         let Some(signal) = self.ended_by() else { return };
-        let what = match &self.remaining {
-            Some(_) => "it waited for the disk; `namegate fix status` shows what is done",
-            None => "it waited for something to read, and there is no report",
+        let what = match (&self.remaining, writing()) {
+            (Some(_), _) => "it waited; `namegate fix status` shows what is done",
+            (None, (_, true)) => "it waited for the reader of an output, which is not complete",
+            (None, (_, false)) => "it waited for something to read, and there is no report",
         };
-        self.bar.suspend(|| {
-            let _ = writeln!(anstream::stderr(), "namegate: {signal}: the run has ended while {what}");
-        });
-        self.exit(signal);
+        self.exit(signal, Some(format!("namegate: {signal}: the run has ended while {what}")));
     }
 
-    /// Ends the process at once. Outputs that are not finished are removed, if that takes no time.
-    fn exit(&self, signal: Signal) -> ! {
-        self.bar.finish_and_clear();
-        let (removed, removal) = mpsc::channel::<()>();
-        let remove = move || {
+    /// Ends the process at once. Outputs that are not finished are removed and `message` is written, if that takes no time.
+    fn exit(&self, signal: Signal, message: Option<String>) -> ! {
+        let (ended, end) = mpsc::channel::<()>();
+        let bar = self.is_drawn.then(|| self.bar.clone());
+        let last = move || {
             remove_unfinished();
-            drop(removed);
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            if let Some(message) = message {
+                let _ = writeln!(io::stderr(), "{message}");
+            }
+            drop(ended);
         };
-        if std::thread::Builder::new().spawn(remove).is_ok() {
-            let _ = removal.recv_timeout(INTERVAL);
+        if std::thread::Builder::new().spawn(last).is_ok() {
+            let _ = end.recv_timeout(INTERVAL);
         }
         process::exit(128 + signal as i32);
     }
 
+    /// Prints a line, if that does not wait for who reads standard error: signals are handled here.
     fn print_line(&self) {
+        let stderr = io::stderr();
+        let mut out = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+        if poll(&mut out, PollTimeout::ZERO) == Ok(0) {
+            return;
+        }
         let line = self.line();
         // If standard error fails, there is no other place for it.
-        self.bar.suspend(|| drop(writeln!(anstream::stderr(), "namegate: {line}")));
+        self.beside_bar(|| drop(writeln!(anstream::stderr(), "namegate: {line}")));
     }
 
     fn line(&self) -> String {
@@ -319,7 +335,7 @@ impl Observer for TerminalProgress<'_> {
             let path = path_in(&remaining.directory, &remaining.old);
             let (path, new) = (display(&path), display(&remaining.new));
             let written =
-                self.bar.suspend(|| writeln!(output.out, "left: {path} -> {new}: {}", remaining.reason));
+                self.beside_bar(|| writeln!(output.out, "left: {path} -> {new}: {}", remaining.reason));
             output.failure = written.err();
         }
     }
@@ -327,7 +343,7 @@ impl Observer for TerminalProgress<'_> {
     fn problem(&self, problem: &dyn fmt::Display) {
         self.problems.fetch_add(1, Relaxed);
         // If standard error fails, the exit status remains.
-        self.bar.suspend(|| drop(writeln!(anstream::stderr(), "namegate: {problem}")));
+        self.beside_bar(|| drop(writeln!(anstream::stderr(), "namegate: {problem}")));
     }
 
     fn finishing(&self) {
@@ -356,7 +372,7 @@ fn clock(time: Duration) -> String {
 /// once.
 pub struct AboveProgress<W> {
     out: W,
-    bar: ProgressBar,
+    bar: Option<ProgressBar>,
     pending: Vec<u8>,
 }
 
@@ -375,37 +391,12 @@ impl<W: Write> Write for AboveProgress<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         let Self { out, bar, pending } = self;
-        if pending.is_empty() {
-            return out.flush();
-        }
-        bar.suspend(|| out.write_all(pending).and_then(|()| out.flush()))?;
-        pending.clear();
-        Ok(())
-    }
-}
-
-/// Tells the [`TerminalProgress`] while it writes.
-pub struct PatientWriter<W> {
-    out: W,
-    writers: Arc<AtomicUsize>,
-}
-
-impl<W: Write> PatientWriter<W> {
-    fn write_with<T>(&mut self, write: impl FnOnce(&mut W) -> T) -> T {
-        self.writers.fetch_add(1, Relaxed);
-        let written = write(&mut self.out);
-        self.writers.fetch_sub(1, Relaxed);
-        written
-    }
-}
-
-impl<W: Write> Write for PatientWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_with(|out| out.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.write_with(Write::flush)
+        let pending = mem::take(pending);
+        let mut write = || out.write_all(&pending).and_then(|()| out.flush());
+        waiting(|| match bar {
+            Some(bar) if !pending.is_empty() => bar.suspend(write),
+            _ => write(),
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use parking_lot::Mutex;
 
 use super::place::{Destination, NamedEntry, refused};
+use super::waiting::waiting;
 use crate::sys::rename::renameat2;
 use crate::sys::stat::{self, Stat};
 use crate::sys::{open, xattr};
@@ -104,10 +105,10 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
+        waiting(|| match self {
             Self::New(new) => new.file.write(bytes),
             Self::InPlace(file) => file.write(bytes),
-        }
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -8,7 +8,9 @@
 mod append;
 mod create;
 mod place;
+mod waiting;
 
 pub use append::append;
 pub use create::{Output, Replacement, remove, remove_unfinished, write};
 pub use place::{Destination, NamedEntry};
+pub use waiting::{WaitingWriter, waiting, writing};

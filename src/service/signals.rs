@@ -16,9 +16,13 @@ use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::output::{remove_unfinished, writing};
 
 /// The signals of a long-running command: they stay pending until they are received.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl Signals {
     /// Receives `signals` from now on. Call this before there is a second thread. Signals that were ignored when the program
     /// started stay ignored; a shell ignores some for background jobs.
     pub fn take(signals: &[Signal]) -> Self {
-        let ignored = ignored();
+        let ignored = signal_set("SigIgn:");
         let wanted = signals.iter().copied().filter(|&signal| ignored >> (signal as u32 - 1) & 1 == 0);
         let set: SigSet = wanted.collect();
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
@@ -45,10 +49,43 @@ impl Signals {
         Self { set, fd }
     }
 
-    /// Restores the default actions of the signals.
+    /// Restores the default actions of the signals that end a run. Who asks for progress once it is over ends nothing.
     pub fn give_back(&self) {
+        let ends = self.set.iter().filter(|&signal| signal != Signal::SIGUSR1);
         // This cannot fail for valid signals.
-        let _ = self.set.thread_unblock();
+        let _ = ends.collect::<SigSet>().thread_unblock();
+    }
+
+    /// Ends the process at SIGTERM or SIGINT while a write to an output is stuck: whoever polls these signals may be the one that writes.
+    pub fn end_stuck_writes(&self) {
+        /// How long a write may take after a signal.
+        const PATIENCE: Duration = Duration::from_millis(700);
+        const INTERVAL: Duration = Duration::from_millis(50);
+        let Some(Ok(fd)) = self.fd().map(|fd| fd.try_clone_to_owned()) else { return };
+        let end = move || {
+            let mut stuck = None::<(u64, Instant)>;
+            loop {
+                let mut pending = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+                let _ = poll(&mut pending, PollTimeout::NONE);
+                let signals = signal_set("ShdPnd:");
+                let mut ending = [Signal::SIGTERM, Signal::SIGINT].into_iter();
+                let ending = ending.find(|&signal| signals >> (signal as u32 - 1) & 1 == 1);
+                stuck = match (ending, writing(), stuck) {
+                    (Some(signal), (ended, true), Some((before, since))) if ended == before => {
+                        if since.elapsed() >= PATIENCE {
+                            remove_unfinished();
+                            process::exit(128 + signal as i32);
+                        }
+                        Some((before, since))
+                    }
+                    (Some(_), (ended, true), _) => Some((ended, Instant::now())),
+                    _ => None,
+                };
+                thread::sleep(INTERVAL);
+            }
+        };
+        // Without the thread, a signal is handled when the write has ended.
+        let _ = thread::Builder::new().name("signals".into()).spawn(end);
     }
 
     /// A descriptor that is readable when a signal is pending.
@@ -63,10 +100,17 @@ impl Signals {
     }
 }
 
-/// The set of ignored signals, as in proc_pid_status(5): bit 0 is signal 1.
-fn ignored() -> u64 {
+impl Drop for Signals {
+    /// What the command still writes may wait for its reader.
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// A set of signals of proc_pid_status(5): bit 0 is signal 1.
+fn signal_set(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = status.lines().find_map(|line| line.strip_prefix(field));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 

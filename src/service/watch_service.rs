@@ -110,6 +110,7 @@ impl WatchService {
     /// Takes over the signals; to be called before there is a second thread.
     pub fn begin() -> Self {
         let signals = Signals::take(Signals::WATCH);
+        signals.end_stuck_writes();
         Self { signals, manager: ServiceManager::from_environment(), had_terminal: has_terminal() }
     }
 

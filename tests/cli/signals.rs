@@ -1,14 +1,16 @@
 //! A signal ends every command, wherever it waits.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, mkfifo};
+use nix::unistd::{Pid, mkfifo, pipe};
 
 use crate::interrupt::let_signals_end_programs;
 use crate::rest::wait_for_rest;
@@ -117,6 +119,96 @@ fn a_signal_ends_every_command_that_reads_without_end() {
             }
         }
     }
+}
+
+/// A full pipe, or the writing end of a FIFO: what is written to it waits.
+fn fill(pipe: &File) {
+    fcntl(pipe, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while (&*pipe).write(&[b'x'; 512]).is_ok() {}
+    fcntl(pipe, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+}
+
+#[test]
+fn a_signal_ends_every_command_that_waits_for_the_reader_of_its_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (tree, list, plan, findings, good) =
+        (path("tree"), path("list"), path("plan"), path("findings"), path("good.json"));
+    fs::create_dir(&tree).unwrap();
+    for number in 0..300 {
+        fs::write(format!("{tree}/bad \u{7}{number}"), "").unwrap();
+    }
+    fs::write(&list, "bad\u{7}\n".repeat(3000)).unwrap();
+    fs::write(&good, "as before").unwrap();
+    let done = namegate().args(["fix", "plan", &tree, "-o", &plan]).status().unwrap();
+    assert!(done.code().is_some_and(|code| code < 2));
+    let done =
+        namegate().args(["scan", &tree, "--quiet", "-o", &format!("json:{findings}")]).status().unwrap();
+    assert_eq!(done.code(), Some(1));
+    let fifo = path("fifo");
+    mkfifo(fifo.as_str(), Mode::S_IRWXU).unwrap();
+    let (fifo_end, to_fifo) =
+        (OpenOptions::new().read(true).write(true).open(&fifo).unwrap(), format!("csv:{fifo}"));
+    fill(&fifo_end);
+    let commands: &[&[&str]] = &[
+        &["scan", &tree, "-o", &good],
+        &["scan", &tree, "--format", "html"],
+        &["scan", &tree, "--quiet", "-o", &to_fifo, "-o", &good],
+        &["scan", &tree, "--quiet", "-o", &format!("html:{fifo}")],
+        &["scan", "--list", &list, "--format", "sarif"],
+        &["scan", "--list", &list, "--quiet", "-o", &to_fifo],
+        &["report", &findings, "--format", "json"],
+        &["report", &findings, "--quiet", "-o", &to_fifo],
+        &["fix", "plan", &tree],
+        &["fix", "plan", &tree, "-o", &to_fifo],
+        &["fix", "apply", "--dry-run", &plan],
+        &["rules"],
+        &["profiles"],
+        &["man"],
+        &["completions", "bash"],
+    ];
+    for command in commands {
+        for signal in [Signal::SIGTERM, Signal::SIGINT] {
+            // Standard error goes there too.
+            let (_reader, writer) = pipe().unwrap();
+            let (out, err) = (File::from(writer.try_clone().unwrap()), File::from(writer));
+            fill(&out);
+            let_signals_end_programs();
+            let mut program = namegate();
+            program.args(*command).stdin(Stdio::null()).stdout(out).stderr(err);
+            let child = program.spawn().unwrap();
+            drop(program);
+            wait_for_rest(child.id());
+            assert_ended(child, signal, &format!("{command:?} with a full pipe"));
+        }
+    }
+    assert_eq!(fs::read_to_string(&good).unwrap(), "as before");
+    let left = fs::read_dir(dir.path()).unwrap().filter(|entry| {
+        entry.as_ref().unwrap().file_name().to_str().is_some_and(|name| name.starts_with(".namegate"))
+    });
+    assert_eq!(left.count(), 0, "no part of a report stays");
+}
+
+#[test]
+fn a_signal_ends_a_watch_that_waits_for_the_reader_of_its_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reader, writer) = pipe().unwrap();
+    let out = File::from(writer);
+    fill(&out);
+    let_signals_end_programs();
+    let mut program = namegate();
+    program.args(["watch", "--engine", "inotify"]).arg(dir.path()).stdin(Stdio::null()).stdout(out);
+    let mut child = program.stderr(Stdio::piped()).spawn().unwrap();
+    drop(program);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().contains("watching"), "it says that it begins");
+    for number in 0..200 {
+        fs::write(dir.path().join(format!("bad\u{7}{number}")), "").unwrap();
+    }
+    wait_for_rest(child.id());
+    assert_ended(child, Signal::SIGTERM, "watch with a full pipe");
+    drop(reader);
 }
 
 #[test]

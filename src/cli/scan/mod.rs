@@ -147,7 +147,6 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     );
     tree.warn_of_file_systems(&paths);
     let progress = TerminalProgress::new(style, expected, wanted);
-    let out = progress.patient(out);
     let mut above: Box<dyn Write + Send> = match progress.is_drawn() && io::stdout().is_terminal() {
         true => Box::new(progress.above(out)),
         false => Box::new(out),
@@ -171,7 +170,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         let what = summary.incompleteness().unwrap_or_default();
         let _ = writeln!(anstream::stderr(), "namegate: {signal}: {what}");
     }
-    files.finish(&summary)?;
+    // A pipe whose reader does not read holds the end up.
+    progress.run(|| files.finish(&summary))?;
     match (progress.stopped(), state) {
         (Some(status), _) => return Ok(status),
         // The scan is not complete: its state is of use.
