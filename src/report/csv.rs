@@ -116,7 +116,7 @@ fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::R
             violation.severity.as_str(),
             &violation.span.start.to_string(),
             &violation.span.end.to_string(),
-            &objection.message,
+            &record.counted_message(objection),
             &profiles,
             &refused_by,
             objection.group.as_ref().map_or("", |group| &group.id),

@@ -74,7 +74,7 @@ impl<W: Write + Send> Report for Github<W> {
         let mut rules: Vec<&str> = record.objections.iter().map(|o| o.violation.rule.name()).collect();
         rules.dedup();
         let note = record.encoding_note().into_iter();
-        let parts = note.chain(record.objections.iter().map(|o| o.message.as_str().into()));
+        let parts = note.chain(record.objections.iter().map(|o| record.counted_message(o)));
         let parts: Vec<_> = parts.collect();
         let path = record.path();
         // A list or an archive is the file that has to change; its names are not files.

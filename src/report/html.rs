@@ -120,7 +120,7 @@ struct Row<'r>(
 
 /// A violation: rule, 1 for an error, first byte, end, profiles, message, id of the collision.
 #[derive(Serialize)]
-struct Reason<'r>(usize, u8, usize, usize, usize, &'r str, Option<&'r str>);
+struct Reason<'r>(usize, u8, usize, usize, usize, Cow<'r, str>, Option<&'r str>);
 
 impl RowIndex {
     fn is_full(&self) -> bool {
@@ -155,7 +155,8 @@ impl RowIndex {
             let shown = display(&record.name).to_string();
             let hex = (shown.as_bytes() != record.name).then(|| Hex(&*record.name));
             let mut reasons = Vec::with_capacity(record.objections.len());
-            for ReportedViolation { violation: v, message, group } in &record.objections {
+            for objection in &record.objections {
+                let ReportedViolation { violation: v, group, .. } = objection;
                 let group = group.as_ref().map(|group| group.id.as_str());
                 let is_error = u8::from(v.severity == Severity::Error);
                 let set = sets.next().unwrap_or_default();
@@ -165,7 +166,7 @@ impl RowIndex {
                     v.span.start,
                     v.span.end,
                     set,
-                    message,
+                    record.counted_message(objection),
                     group,
                 ));
             }

@@ -141,7 +141,7 @@ fn write_record(
     objections.sort_by_key(|o| std::cmp::Reverse(o.violation.severity));
     let line = |o: &&ReportedViolation| {
         let (rule, severity) = (o.violation.rule, o.violation.severity);
-        format!("{severity} {rule} ({}): {}", rule.rule().concern, o.message)
+        format!("{severity} {rule} ({}): {}", rule.rule().concern, record.counted_message(o))
     };
     let mut lines: Vec<String> = record.encoding_note().into_iter().map(Cow::into_owned).collect();
     lines.extend(objections.iter().map(line));

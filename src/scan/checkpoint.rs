@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use namegate_findings::record::UnlistedViolations;
 use serde::{Deserialize, Serialize};
 
 use crate::json::Base64;
@@ -17,7 +18,7 @@ use crate::name::Span;
 use crate::name::reading::NotLegacy;
 use crate::policy::profile::ProfileSet;
 use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, DecodedAs, SuggestedName, Violation};
+use crate::policy::{Confidence, DecodedAs, SuggestedName, UnknownWord, Violation};
 use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
 use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
@@ -87,6 +88,8 @@ struct StoredName {
     name: Base64,
     objections: Vec<StoredObjection>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    unlisted: Vec<(String, String, u64)>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     accepted: Vec<StoredViolation>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     repair: Option<StoredSuggestion>,
@@ -146,6 +149,11 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
                 message: objection.message.clone(),
                 group: objection.group.as_ref().and_then(at),
             })
+            .collect(),
+        unlisted: record
+            .unlisted
+            .iter()
+            .map(|of| (of.rule.name().to_owned(), of.severity.as_str().to_owned(), of.count))
             .collect(),
         accepted: record.accepted.iter().map(StoredViolation::from).collect(),
         repair: record.repair.as_ref().map(|repair| StoredSuggestion {
@@ -209,14 +217,18 @@ pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
             group: group.cloned(),
         })
     };
+    let unlisted = |(rule, severity, count): (String, String, u64)| -> io::Result<UnlistedViolations> {
+        let unknown = |word: UnknownWord| damaged(word.to_string());
+        let (rule, severity) = (rule.parse().map_err(unknown)?, severity.parse().map_err(unknown)?);
+        Ok(UnlistedViolations { rule, severity, count })
+    };
     let record = |stored: StoredName| -> io::Result<ReportedName> {
         Ok(ReportedName {
             place: Some(Arc::clone(&place)),
             location: None,
             name: stored.name.0,
             objections: stored.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
-            // No name on disk has so many.
-            unlisted: Vec::new(),
+            unlisted: stored.unlisted.into_iter().map(unlisted).collect::<io::Result<_>>()?,
             accepted: stored.accepted.into_iter().map(StoredViolation::read).collect::<io::Result<_>>()?,
             repair: stored.repair.map(StoredSuggestion::read).transpose().map_err(damaged)?,
             owner: stored.owner,
@@ -248,9 +260,9 @@ impl From<&Violation> for StoredViolation {
 impl StoredViolation {
     fn read(self) -> io::Result<Violation> {
         let Self { rule, severity, start, end, profiles, refused_by, is_certain } = self;
-        let rule: RuleId = rule.parse().map_err(|error: crate::policy::UnknownWord| {
-            io::Error::new(io::ErrorKind::InvalidData, error.to_string())
-        })?;
+        let rule: RuleId = rule
+            .parse()
+            .map_err(|error: UnknownWord| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
         let span = Span::new(start, end);
         Ok(Violation { rule, severity, span, profiles, refused_by, is_certain })
     }

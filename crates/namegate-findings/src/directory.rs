@@ -210,7 +210,7 @@ impl<'s> DirectoryScan<'s> {
             let name = check.names[at];
             let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
             own.retain(|violation| violation.severity >= self.min_severity);
-            let mut unlisted = limit_violations(&mut own);
+            let mut unlisted = limit_violations(&mut own, place.dir.len() + name.len());
             let mut objections = self.objections(name, own, directory);
             objections.extend(by_place.remove(&at).unwrap_or_default());
             if let Some(violations) = check.path_violations.remove(&at) {

@@ -45,12 +45,19 @@ pub struct UnlistedViolations {
 
 /// A report lists so many violations of a name, and further ones if they are the first of their kind. No name on disk has more; one in a list or an
 /// archive can have 65,536 bytes, each of them a violation.
-pub const MOST_LISTED: usize = 256;
+const MOST_LISTED: usize = 256;
 
-/// Removes the violations beyond [`MOST_LISTED`] that say nothing new but where they are, and counts them.
-pub fn limit_violations(violations: &mut Vec<Violation>) -> Vec<UnlistedViolations> {
+/// Formats with a row for each violation repeat the path: a long one is not repeated beyond these bytes, ...
+const MOST_REPEATED: usize = 1 << 16;
+
+/// ... but always a few times.
+const FEW_LISTED: usize = 4;
+
+/// Removes the violations beyond the limit for a path of so many bytes that say nothing new but where they are, and counts them.
+pub fn limit_violations(violations: &mut Vec<Violation>, path_len: usize) -> Vec<UnlistedViolations> {
+    let most = (MOST_REPEATED / path_len.max(1)).clamp(FEW_LISTED, MOST_LISTED);
     let mut unlisted: Vec<UnlistedViolations> = Vec::new();
-    if violations.len() <= MOST_LISTED {
+    if violations.len() <= most {
         return unlisted;
     }
     let kind = |v: &Violation| Violation { span: Span::new(0, 0), ..*v };
@@ -62,7 +69,7 @@ pub fn limit_violations(violations: &mut Vec<Violation>) -> Vec<UnlistedViolatio
             kinds.push(kind(violation));
         }
         listed += 1;
-        if listed <= MOST_LISTED || is_new {
+        if listed <= most || is_new {
             return true;
         }
         let of_kind =
@@ -124,7 +131,7 @@ impl ReportedName {
     /// The record of a name without a directory.
     pub fn of(policy: &Policy, check: &NameCheck<'_>) -> Self {
         let mut violations = check.violations.clone();
-        let unlisted = limit_violations(&mut violations);
+        let unlisted = limit_violations(&mut violations, check.name.len());
         let objection = |v: &Violation| ReportedViolation {
             violation: *v,
             message: check.message(policy, v),
@@ -160,8 +167,26 @@ impl ReportedName {
     /// bytes.
     pub fn message_of<'o>(&self, objection: &'o ReportedViolation) -> Cow<'o, str> {
         let is_of_bytes = objection.violation.rule.rule().kind == RuleKind::Encoding;
+        let message = self.counted_message(objection);
         match self.encoding_note().filter(|_| is_of_bytes) {
-            Some(note) => format!("{note}; {}", objection.message).into(),
+            Some(note) => format!("{note}; {message}").into(),
+            None => message,
+        }
+    }
+
+    /// The message of a violation. The first one of a kind of which not all are listed says how many are not.
+    pub fn counted_message<'o>(&self, objection: &'o ReportedViolation) -> Cow<'o, str> {
+        let kind = |v: &Violation| (v.rule, v.severity);
+        let of = kind(&objection.violation);
+        let unlisted = self.unlisted.iter().find(|unlisted| (unlisted.rule, unlisted.severity) == of);
+        let is_first = || {
+            let first = self.objections.iter().find(|other| kind(&other.violation) == of);
+            first.is_some_and(|first| first.violation.span == objection.violation.span)
+        };
+        match unlisted.filter(|_| is_first()) {
+            Some(UnlistedViolations { rule, count, .. }) => {
+                format!("{}; {count} more of {rule} are not listed", objection.message).into()
+            }
             None => Cow::Borrowed(&objection.message),
         }
     }
