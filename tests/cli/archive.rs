@@ -323,6 +323,89 @@ fn names_of_a_zip_are_what_it_declares_them_to_be() {
 }
 
 #[test]
+fn members_of_a_zip_that_only_some_programs_read_are_damage_and_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = zip(&[Entry::new("name")]);
+    let hidden = &zip(&[Entry::new(b"hidden\xFF")])[..37];
+    let mut renamed = plain.clone();
+    renamed[33] = 0xFF;
+    let cases = [
+        ("another local name", renamed, "another name in its local header", &b"nam\xFF"[..]),
+        (
+            "a member before the first",
+            [hidden, &plain].concat(),
+            "members that its directory does not have",
+            b"hidden\xFF",
+        ),
+        (
+            "a member behind the end",
+            [&plain[..], hidden].concat(),
+            "members that its directory does not have",
+            b"hidden\xFF",
+        ),
+        (
+            "a zip behind a zip",
+            [zip(&[Entry::new(b"hidden\xFF")]), plain.clone()].concat(),
+            "two ends",
+            b"hidden\xFF",
+        ),
+    ];
+    for (what, bytes, message, name) in cases {
+        let (status, objects) =
+            scan(&file(&dir, &bytes), &["--profile", "utf8", "--archive-encoding", "utf-8"]);
+        let all = errors(&objects);
+        assert!(
+            all.iter().any(|error| error.contains(message)) || what == "a zip behind a zip",
+            "{what}: {all:?}"
+        );
+        assert_eq!((status, paths(&objects)), (2, BTreeSet::from([name.to_vec()])), "{what}: {all:?}");
+    }
+    let (status, objects) = scan(&file(&dir, &[b"#!/bin/sh\n", &plain[..]].concat()), &[]);
+    assert_eq!((status, errors(&objects)), (0, vec![]), "a program that unpacks itself");
+}
+
+#[test]
+fn a_file_that_is_a_tar_and_a_zip_has_the_names_of_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = |name: &[u8]| [header(name, b'0', 0), vec![0; 1024]].concat();
+    for (of_tar, of_zip) in
+        [(&b"t\xFF"[..], &b"name"[..]), (b"name", b"z\xFF"), (b"PK\x03\x04t\xFF", b"z\xFE")]
+    {
+        let both = [tar(of_tar), zip(&[Entry { flags: UTF8_FLAG, ..Entry::new(of_zip) }])].concat();
+        let (status, objects) = scan(&file(&dir, &both), &["--profile", "utf8"]);
+        let bad =
+            [of_tar, of_zip].into_iter().filter(|name| name.ends_with(b"\xFF") || name.ends_with(b"\xFE"));
+        let found = paths(&objects);
+        assert!(status > 0 && bad.clone().all(|name| found.contains(name)), "{found:?}");
+    }
+}
+
+#[test]
+fn what_an_archive_unpacks_to_has_a_limit_that_can_be_raised() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar =
+        [header(b"zeros", b'0', 64 << 20), vec![0; 64 << 20], header(b"bad\xFF", b'0', 0), vec![0; 1024]]
+            .concat();
+    for program in ["gzip", "bzip2", "xz", "zstd"] {
+        fs::write(dir.path().join("archive"), &tar).unwrap();
+        let packed = dir.path().join("packed");
+        let mut command = Command::new(program);
+        if !ran(command.arg("-c").arg(dir.path().join("archive")).stdin(Stdio::null())) {
+            continue;
+        }
+        fs::write(&packed, command.output().unwrap().stdout).unwrap();
+        let (status, objects) = scan(&packed, &["--archive-limit", "0", "--profile", "utf8"]);
+        let all = errors(&objects);
+        assert!(
+            status == 2 && all.iter().any(|error| error.contains("--archive-limit")),
+            "{program}: {all:?}"
+        );
+        let (status, objects) = scan(&packed, &["--profile", "utf8"]);
+        assert_eq!((status, paths(&objects)), (1, BTreeSet::from([b"bad\xFF".to_vec()])), "{program}");
+    }
+}
+
+#[test]
 fn zips_hold_the_names_that_python_reads() {
     let dir = tempfile::tempdir().unwrap();
     let made = python(

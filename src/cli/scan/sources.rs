@@ -54,6 +54,10 @@ pub struct SourceArgs {
     #[cfg(feature = "archive")]
     #[arg(long, value_name = "NAME", default_value = "auto", requires = "archives")]
     archive_encoding: MemberEncoding,
+    /// GiB to which any archive may unpack; beyond them, only to 200 times its size
+    #[cfg(feature = "archive")]
+    #[arg(long, value_name = "GIB", default_value_t = 4, requires = "archives")]
+    archive_limit: u32,
 }
 
 /// The sources of paths that are no trees on disk.
@@ -101,7 +105,12 @@ impl SourceArgs {
         }));
         #[cfg(feature = "archive")]
         let sources = sources.chain(self.archives.into_iter().map(|file| -> Box<dyn Source> {
-            Box::new(Archive { file, encoding: self.archive_encoding, jobs })
+            Box::new(Archive {
+                file,
+                encoding: self.archive_encoding,
+                limit: u64::from(self.archive_limit) << 30,
+                jobs,
+            })
         }));
         sources.collect()
     }

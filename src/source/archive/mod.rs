@@ -40,6 +40,8 @@ pub struct Archive {
     pub file: PathBuf,
     /// The encoding of names in a zip that are not marked as UTF-8, and of those in a tar that are not UTF-8.
     pub encoding: MemberEncoding,
+    /// Bytes to which it may unpack, whatever its size.
+    pub limit: u64,
     /// Number of threads that check its directories.
     pub jobs: NonZeroUsize,
 }
@@ -164,6 +166,14 @@ impl OpenArchive {
         }
     }
 
+    /// The file, if it can be read again.
+    fn again(&self) -> Option<File> {
+        match self {
+            Self::File(file) => file.get_ref().try_clone().ok(),
+            Self::Flow { .. } => None,
+        }
+    }
+
     fn zip(self) -> io::Result<File> {
         match self {
             Self::File(file) => Ok(file.into_inner()),
@@ -174,12 +184,12 @@ impl OpenArchive {
         }
     }
 
-    fn tar(self, packing: Packing) -> io::Result<packed::ArchiveStream> {
+    fn tar(self, packing: Packing, limit: u64) -> io::Result<packed::ArchiveStream> {
         match self {
-            Self::File(file) => packed::ArchiveStream::of_file(file, packing),
+            Self::File(file) => packed::ArchiveStream::of_file(file, packing, limit),
             Self::Flow { start, rest } => {
                 let stream = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(rest));
-                Ok(packed::ArchiveStream::flowing(stream, packing))
+                Ok(packed::ArchiveStream::flowing(stream, packing, 0, limit))
             }
         }
     }
@@ -210,8 +220,12 @@ impl Archive {
         let read = match packing {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
             Some(packing) => {
-                let stream = opened.tar(packing);
-                stream.and_then(|mut stream| tar::read(&mut stream, self.encoding, &mut members))
+                let again = opened.again();
+                let stream = opened.tar(packing, self.limit);
+                let read = stream.and_then(|mut stream| tar::read(&mut stream, self.encoding, &mut members));
+                // A file can be both, and programs for zips look at its end.
+                let beside = again.map(|file| zip::read_beside(file, self.encoding, &mut members));
+                read.and(beside.unwrap_or(Ok(())))
             }
         };
         let Members { rejected, unmarked, encodings, .. } = members;

@@ -37,31 +37,38 @@ impl Packing {
 /// Memory limit of a decoder for data that it refers back to.
 const MAX_WINDOW: u64 = 512 << 20;
 
-/// Size beyond which the compression ratio of an archive is limited ...
-const MAX_UNPACKED: u64 = 64 << 30;
-/// ... to this value.
-const MAX_RATIO: u64 = 4096;
+/// Beyond its limit, an archive may unpack to so many times its size. Texts and logs are below 50; zeros are more than 1,000, and nobody
+/// packs gigabytes of them by accident, unless it is the image of a disk.
+const MAX_RATIO: u64 = 200;
 
 /// The bytes of a tar.
 pub(super) enum ArchiveStream {
     /// An uncompressed file; data between the headers need not be read.
     Plain { file: BufReader<File>, at: u64, len: u64 },
     /// A stream that can only be read in order.
-    Flow { stream: Box<dyn Read>, packed: Rc<Cell<u64>>, unpacked: u64 },
+    Flow {
+        stream: Box<dyn Read>,
+        /// How much of the archive was read, or the size of its file.
+        packed: Rc<Cell<u64>>,
+        len: u64,
+        unpacked: u64,
+        /// Bytes that any archive may unpack to.
+        limit: u64,
+    },
 }
 
 impl ArchiveStream {
     /// The tar in the regular file `file`, from its current position.
-    pub(super) fn of_file(file: BufReader<File>, packing: Packing) -> io::Result<Self> {
-        if packing == Packing::None {
-            let len = file.get_ref().metadata()?.len();
-            return Ok(Self::Plain { file, at: 0, len });
-        }
-        Ok(Self::flowing(file, packing))
+    pub(super) fn of_file(file: BufReader<File>, packing: Packing, limit: u64) -> io::Result<Self> {
+        let len = file.get_ref().metadata()?.len();
+        Ok(match packing {
+            Packing::None => Self::Plain { file, at: 0, len },
+            _ => Self::flowing(file, packing, len, limit),
+        })
     }
 
-    /// The tar in `stream`.
-    pub(super) fn flowing(stream: impl BufRead + 'static, packing: Packing) -> Self {
+    /// The tar in `stream`, of which `len` bytes are known to be there.
+    pub(super) fn flowing(stream: impl BufRead + 'static, packing: Packing, len: u64, limit: u64) -> Self {
         let packed = Rc::new(Cell::new(0));
         let file = Counted { stream, count: Rc::clone(&packed) };
         let stream: Box<dyn Read> = match packing {
@@ -78,7 +85,7 @@ impl ArchiveStream {
                 Box::new(Frames { stream: file, decoder })
             }
         };
-        Self::Flow { stream, packed, unpacked: 0 }
+        Self::Flow { stream, packed, len, unpacked: 0, limit }
     }
 
     /// Skips the next `count` bytes.
@@ -109,13 +116,14 @@ impl Read for ArchiveStream {
                 *at += read as u64;
                 Ok(read)
             }
-            Self::Flow { stream, packed, unpacked } => {
+            Self::Flow { stream, packed, len, unpacked, limit } => {
                 let read = stream.read(buffer)?;
                 *unpacked += read as u64;
-                if *unpacked > MAX_UNPACKED && *unpacked / MAX_RATIO > packed.get() {
-                    let text =
-                        format!("it unpacks to more than {MAX_RATIO} times its size, which is an attack");
-                    return Err(io::Error::other(text));
+                if unpacked > limit && *unpacked / MAX_RATIO > packed.get().max(*len) {
+                    return Err(io::Error::other(format!(
+                        "it unpacks to more than {limit} bytes and {MAX_RATIO} times its size, as an attack does; what follows is not read \
+                         (`--archive-limit GIB` allows more)"
+                    )));
                 }
                 Ok(read)
             }

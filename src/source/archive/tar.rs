@@ -36,7 +36,7 @@ pub(super) fn read(
     let stream = Blocks { stream, at: 0, doubtful: BTreeSet::new() };
     let (local, global, long_name) = Default::default();
     let names = TarNames::new(encoding);
-    let mut reader = TarReader { stream, members, names, local, global, long_name, damage: None };
+    let mut reader = TarReader { stream, members, names, local, global, long_name, damage: None, void: None };
     let read = reader.read();
     let TarReader { members, names, damage, .. } = reader;
     members.encodings = names.guess(&mut members.unmarked);
@@ -53,6 +53,10 @@ struct Overrides {
 }
 
 impl Overrides {
+    fn is_empty(&self) -> bool {
+        self.path.is_none() && self.sparse_name.is_none() && self.size.is_none()
+    }
+
     /// The name, and the path that some programs prefer.
     fn names(self) -> [Option<Vec<u8>>; 2] {
         let Self { path, sparse_name, .. } = self;
@@ -109,8 +113,8 @@ impl Blocks<'_> {
                 Err(error) => return Err(error),
             }
         }
-        self.doubtful.remove(&self.at);
         self.at += filled as u64;
+        self.doubtful = self.doubtful.split_off(&self.at);
         Ok(filled)
     }
 
@@ -134,13 +138,20 @@ struct TarReader<'r, 's, 'm> {
     global: Overrides,
     /// The first damage: each header that is found behind it is a member.
     damage: Option<io::Error>,
+    /// The offset behind a block of NULs where a program that reads another size looks for a header.
+    void: Option<u64>,
 }
 
 impl TarReader<'_, '_, '_> {
     fn read(&mut self) -> io::Result<()> {
         let mut is_void = false;
         // Some programs omit the end marker. Complete blocks show that no byte is missing.
-        while let Some(block) = self.stream.next()? {
+        loop {
+            let is_doubtful = self.stream.doubtful.contains(&self.stream.at);
+            let Some(block) = self.stream.next()? else { return Ok(()) };
+            if is_doubtful && (self.long_name.is_some() || !self.local.is_empty()) {
+                self.damaged("programs read another size of it, and not what comes before the next header");
+            }
             if block.iter().all(|&byte| byte == 0) {
                 // Two blocks of NULs are the end.
                 if is_void && self.damage.is_none() && !self.goes_on()? {
@@ -155,7 +166,6 @@ impl TarReader<'_, '_, '_> {
                 None => self.damaged("its header is damaged"),
             }
         }
-        Ok(())
     }
 
     /// Records damage, unless there was some before.
@@ -172,17 +182,25 @@ impl TarReader<'_, '_, '_> {
         let size = size.unwrap_or(0);
         match header.kind() {
             b'L' => {
-                let name = until_nul(&self.extended(size)?).to_vec();
-                let before = self.long_name.replace(name);
+                let (bytes, len) = self.extended(size)?;
+                // GNU tar reads it to its NUL, which can be behind its size.
+                let (name, other) = (until_nul(&bytes[..len]), until_nul(&bytes));
+                if name != other {
+                    self.members.take_alternative(other)?;
+                }
+                let before = self.long_name.replace(name.to_vec());
                 self.replaced(before)
             }
             b'x' | b'X' => {
-                let bytes = self.extended(size)?;
-                self.pax(&bytes, |reader| &mut reader.local)
+                if !self.local.is_empty() {
+                    self.damaged("it has two extended headers, of which programs read the last one or both");
+                }
+                let (bytes, len) = self.extended(size)?;
+                self.pax(&bytes[..len], |reader| &mut reader.local)
             }
             b'g' => {
-                let bytes = self.extended(size)?;
-                self.pax(&bytes, |reader| &mut reader.global)
+                let (bytes, len) = self.extended(size)?;
+                self.pax(&bytes[..len], |reader| &mut reader.global)
             }
             // The long target of a link.
             b'K' => self.skip(size),
@@ -198,10 +216,12 @@ impl TarReader<'_, '_, '_> {
         let [own, other] = local.names();
         let has_own = own.is_some();
         let [of_all, other_of_all] = if has_own { [None, None] } else { global.names() };
-        // Not every program reads global headers.
-        let is_stored_read = !has_own || long_name.is_some();
-        let stored = long_name.is_none().then(|| [Some(header.name()), header.other_name()]);
-        let stored = stored.unwrap_or([long_name, None]).map(|name| name.filter(|_| is_stored_read));
+        // Not every program reads global headers, or what comes before a header in a damaged tar.
+        let is_stored_read = !has_own || long_name.is_some() || self.damage.is_some();
+        let is_header_read = long_name.is_none() || self.damage.is_some();
+        let in_header =
+            [Some(header.name()), header.other_name()].map(|name| name.filter(|_| is_header_read));
+        let stored = std::iter::once(long_name).chain(in_header).map(|name| name.filter(|_| is_stored_read));
         let names = [own, other, of_all, other_of_all].into_iter().chain(stored).flatten();
         // Some programs end a name at a NUL.
         let until_nul = |name: &[u8]| name.iter().position(|&byte| byte == 0).filter(|&end| end > 0);
@@ -269,19 +289,30 @@ impl TarReader<'_, '_, '_> {
                     Err(error)
                 };
             }
-            if doubtful.is_none() || self.is_other_header()? {
+            if doubtful.is_none() || self.reads_elsewhere()? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Reads the next block, where a program that reads another size looks for a header. If there is one, it is a member.
-    fn is_other_header(&mut self) -> io::Result<bool> {
+    /// Reads the next block, where a program that reads another size looks for a header. Reports whether it goes on there; a header is a member.
+    fn reads_elsewhere(&mut self) -> io::Result<bool> {
+        let at = self.stream.at;
         let Some(block) = self.stream.next()? else { return Ok(false) };
-        let Some(header) = Header::new(&block) else { return Ok(false) };
+        if block.iter().all(|&byte| byte == 0) {
+            // Two of them are the end, behind one some programs go on.
+            if self.void != Some(at) {
+                self.void = Some(self.stream.at);
+                self.stream.doubtful.insert(self.stream.at);
+            }
+            return Ok(false);
+        }
+        // Where there is no header, GNU tar looks for the next one.
         self.damaged("programs read another size of it, and other members behind it");
-        self.header(header)?;
+        if let Some(header) = Header::new(&block) {
+            self.header(header)?;
+        }
         Ok(true)
     }
 
@@ -292,36 +323,35 @@ impl TarReader<'_, '_, '_> {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
                 skipped => skipped?,
             }
-            if self.is_other_header()? {
+            if self.reads_elsewhere()? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Reads the content of an extended header, in whole blocks.
-    fn extended(&mut self, size: u64) -> io::Result<Vec<u8>> {
+    /// Reads the blocks with the content of an extended header, and returns how much of them it is.
+    fn extended(&mut self, size: u64) -> io::Result<(Vec<u8>, usize)> {
         if size > MAX_EXTENDED {
             self.damaged(&format!("its extended header has more than {MAX_EXTENDED} bytes"));
-            return Ok(Vec::new());
+            return Ok((Vec::new(), 0));
         }
         let size = usize::try_from(size).expect("it is small");
         let (start, mut bytes) = (self.stream.at, vec![0; size.next_multiple_of(BLOCK)]);
+        if self.stream.doubtful.first().is_some_and(|&at| at < start + bytes.len() as u64) {
+            self.damaged("programs read another size of it, and other members behind it");
+        }
         let filled = self.stream.fill(&mut bytes)?;
         if filled < bytes.len() {
             self.damaged("it is cut short");
             bytes.truncate(filled);
         }
         let (blocks, _) = bytes.as_chunks::<BLOCK>();
-        for (at, block) in (start..).step_by(BLOCK).zip(blocks) {
-            let is_doubtful = self.stream.doubtful.remove(&at);
-            if let Some(header) = Header::new(block).filter(|_| is_doubtful || self.damage.is_some()) {
-                self.damaged("programs read another size of it, and other members behind it");
-                self.members.take(&header.name())?;
-            }
+        for header in blocks.iter().filter(|_| self.damage.is_some()).filter_map(Header::new) {
+            self.members.take(&header.name())?;
         }
-        bytes.truncate(size);
-        Ok(bytes)
+        let len = size.min(bytes.len());
+        Ok((bytes, len))
     }
 
     /// Skips the rest of the map of a sparse file in GNU's old format.
@@ -331,6 +361,9 @@ impl TarReader<'_, '_, '_> {
             self.damaged("it is a sparse file in an unknown format");
         }
         while goes_on && self.damage.is_none() {
+            if self.stream.doubtful.contains(&self.stream.at) {
+                self.damaged("programs read another size of it, and other members behind it");
+            }
             let Some(map) = self.stream.next()? else {
                 return Err(io::Error::other("it is cut short in a sparse map"));
             };
