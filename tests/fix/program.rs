@@ -303,7 +303,9 @@ fn few_descriptors_are_enough_for_any_number_of_threads() {
     for number in 0..60 {
         let sub = root.join(format!("d{number}/e/f"));
         fs::create_dir_all(&sub).unwrap();
-        fs::write(sub.join(OsStr::from_bytes(b"caf\xE9")), "").unwrap();
+        // One word would be one piece of evidence, in however many directories.
+        let name = [&b"caf\xE9"[..], b"Gr\xF6\xDFe", b"na\xEFve", b"fa\xE7ade"][number % 4];
+        fs::write(sub.join(OsStr::from_bytes(name)), "").unwrap();
     }
     let run = |args: &[&str]| {
         let program = env!("CARGO_BIN_EXE_namegate");

@@ -320,6 +320,9 @@ impl<'s> NameMeanings<'s> {
 fn describe_guess(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
     let names = match guess.names() {
         1 => "this name alone".to_owned(),
+        count if guess.is_one_series() => {
+            format!("the {count} names here that are not UTF-8, which say as much as one")
+        }
         count => format!("the {count} names here that are not UTF-8"),
     };
     match earlier.place {

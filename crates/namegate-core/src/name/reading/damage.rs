@@ -8,7 +8,7 @@ use super::super::utf8::{Malformation, ill_formed};
 /// The longest fragment of a character, in bytes.
 const LONGEST_FRAGMENT: usize = 3;
 
-/// How much of the extensions of a cut name is no part of the cut, in bytes.
+/// How much of the extensions of a cut name is no part of the cut, in bytes, digits not counted.
 const LONGEST_REST: usize = 24;
 
 /// UTF-8 that was cut inside a character: at the end of a name, or before what a program added after the cut, such as an
@@ -68,11 +68,14 @@ fn is_added(rest: &str) -> bool {
     let starts = |c: char| matches!(c, '.' | '…' | ' ' | '_' | '-' | '~' | '(' | '[' | '{');
     let is_stem = |c: char| c.is_ascii_alphanumeric() || starts(c) || matches!(c, ')' | ']' | '}');
     rest.is_empty()
-        || rest.len() <= LONGEST_REST && rest.starts_with(starts) && rest.chars().all(is_stem) && {
-            // Words of letters are not added, except extensions.
-            let stem = rest.split('.').next().unwrap_or_default();
-            stem.bytes().filter(u8::is_ascii_alphabetic).count() <= 1
-        }
+        || rest.bytes().filter(|byte| !byte.is_ascii_digit()).count() <= LONGEST_REST
+            && rest.starts_with(starts)
+            && rest.chars().all(is_stem)
+            && {
+                // Words of letters are not added, except extensions.
+                let stem = rest.split('.').next().unwrap_or_default();
+                stem.bytes().filter(u8::is_ascii_alphabetic).count() <= 1
+            }
 }
 
 /// How many bits of evidence `text` has that it is UTF-8: one for each character of two bytes, two for one of three, three for one of

@@ -11,15 +11,16 @@ mod tried;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use self::reader::GuessReader;
-use self::reader::without_numbers;
+use self::reader::{telling_words, without_numbers};
 use self::readings::{Readings, readings};
 pub use self::sample::EncodingSample;
 use self::tried::{CUT, EXPLANATIONS, MASKED, Number, UNEXPLAINED, contents, tried_encodings, weight_of};
 use super::language::Language;
 use super::{Contents, Damage, Encoding, Wrapping, has_stray_bytes};
+use crate::name::escape::stable_hash;
 
 /// Letters are not independent of each other, so the costs overstate the evidence.
 const WEIGHT_OF_EVIDENCE: f32 = 0.8;
@@ -88,34 +89,54 @@ impl Weights {
     }
 }
 
-/// How many names are in which encodings and languages, as far as they were guessed: the evidence for other names.
+/// How many names are in which encodings and languages, as far as they were guessed: the evidence for other names. Those of one
+/// directory that have the same [words](telling_words) count once.
 #[derive(Clone, Debug, Default)]
-pub struct EncodingCounts(BTreeMap<Pair, u64>);
+pub struct EncodingCounts {
+    names: BTreeMap<Pair, u64>,
+    /// Hashes of the words of the names, by the explanations that give their likeliest texts: the lowest ones. A word is no more
+    /// evidence if other directories have it too.
+    words: BTreeMap<Number, BTreeSet<u64>>,
+}
 
 /// Counts are in these parts of a name, so that sums do not depend on their order.
 const PARTS: f32 = 256.0;
 
+/// The number of hashes that are kept for an explanation: more words are not needed to support it.
+const MOST_WORDS: usize = 8;
+
 impl EncodingCounts {
     /// Adds the names of `other`.
     pub fn add(&mut self, other: &Self) {
-        for (&pair, count) in &other.0 {
-            *self.0.entry(pair).or_default() += count;
+        for (&pair, count) in &other.names {
+            *self.names.entry(pair).or_default() += count;
+        }
+        for (&number, words) in &other.words {
+            words.iter().for_each(|&word| self.add_words(number, word));
         }
     }
 
-    /// Removes the names of `other`, which were added before.
+    fn add_words(&mut self, number: Number, words: u64) {
+        let known = self.words.entry(number).or_default();
+        known.insert(words);
+        if known.len() > MOST_WORDS {
+            known.pop_last();
+        }
+    }
+
+    /// Removes the names of `other`, which were added before. A guess does not count their words anyway.
     pub fn remove(&mut self, other: &Self) {
-        for (pair, count) in &other.0 {
-            if let Some(known) = self.0.get_mut(pair) {
+        for (pair, count) in &other.names {
+            if let Some(known) = self.names.get_mut(pair) {
                 *known = known.saturating_sub(*count);
             }
         }
-        self.0.retain(|_, count| *count > 0);
+        self.names.retain(|_, count| *count > 0);
     }
 
     /// The number of names.
     pub fn names(&self) -> f32 {
-        self.0.values().sum::<u64>() as f32 / PARTS
+        self.names.values().sum::<u64>() as f32 / PARTS
     }
 
     /// The number of names in `encoding`.
@@ -125,8 +146,14 @@ impl EncodingCounts {
     }
 
     fn of(&self, explanation: Number) -> f32 {
-        let pairs = self.0.range(Pair::new(explanation, 0)..Pair::new(explanation + 1, 0));
+        let pairs = self.names.range(Pair::new(explanation, 0)..Pair::new(explanation + 1, 0));
         pairs.map(|(_, count)| count).sum::<u64>() as f32 / PARTS
+    }
+
+    /// The number of different words of the names with `explanations`, as far as they are kept.
+    fn words_of<'e>(&self, explanations: impl IntoIterator<Item = &'e Number>) -> f32 {
+        let words = explanations.into_iter().filter_map(|number| self.words.get(number));
+        words.flatten().collect::<BTreeSet<_>>().len() as f32
     }
 }
 
@@ -159,9 +186,14 @@ pub struct EncodingGuess {
     /// How common each pair is among the names.
     shares: Weights,
     counts: EncodingCounts,
-    /// The number of names with each explanation, with earlier ones.
-    supporting: Vec<f32>,
+    /// The earlier names, without the words that names of the guess have.
+    earlier: EncodingCounts,
+    /// The number of names with each explanation, and of earlier ones.
+    own: Vec<f32>,
+    others: Vec<f32>,
     names: usize,
+    /// The number of names with different words.
+    different: usize,
     /// The names to which the mixture was fitted, [without numbers](without_numbers).
     sample: BTreeMap<Vec<u8>, SampledName>,
 }
@@ -170,7 +202,9 @@ pub struct EncodingGuess {
 #[derive(Clone, Debug)]
 struct SampledName {
     readings: Readings,
-    /// How many there are.
+    /// The hash of their [words](telling_words).
+    words: u64,
+    /// How much they count: a name with words of its own is one.
     count: f32,
 }
 
@@ -192,23 +226,33 @@ impl EncodingGuess {
     }
 
     /// Fits the mixture to some of `count` names.
-    fn fit(mut names: Vec<Cow<'_, [u8]>>, count: usize, earlier: &EncodingCounts) -> Option<Self> {
+    fn fit(names: Vec<Cow<'_, [u8]>>, count: usize, earlier: &EncodingCounts) -> Option<Self> {
         // The guess must not depend on the order of a directory.
+        let mut names: Vec<_> = names.into_iter().map(|name| (without_numbers(&name), name)).collect();
         names.sort_unstable();
-        let step = names.len().div_ceil(SAMPLE).max(1);
-        let (mut sample, mut sampled) = (BTreeMap::<_, SampledName>::new(), 0.0);
-        for name in names.iter().step_by(step) {
-            let known = sample.entry(without_numbers(name));
-            let known = known.or_insert_with(|| SampledName { readings: readings(name), count: 0.0 });
-            known.count += known.readings.evidence;
-            sampled += known.readings.evidence;
+        names.dedup_by(|later, first| later.0 == first.0);
+        let forms = names.len();
+        let step = forms.div_ceil(SAMPLE).max(1);
+        let mut with_words = HashMap::<u64, u32>::new();
+        let sampled = names.into_iter().step_by(step).map(|(form, name)| {
+            let words = stable_hash(&telling_words(&name));
+            *with_words.entry(words).or_default() += 1;
+            (form, SampledName { readings: readings(&name), words, count: 0.0 })
+        });
+        let mut sample: BTreeMap<_, SampledName> = sampled.collect();
+        let mut sampled = 0.0;
+        for SampledName { readings, words, count } in sample.values_mut() {
+            *count = readings.evidence / with_words[words] as f32;
+            sampled += *count;
         }
         if sample.is_empty() {
             return None;
         }
-        let (pairs, prior) = prior(sample.values().map(|name| &name.readings), earlier);
+        let mut earlier = earlier.clone();
+        earlier.words.values_mut().for_each(|words| words.retain(|words| !with_words.contains_key(words)));
+        let (pairs, prior) = prior(sample.values().map(|name| &name.readings), &earlier);
         let (mut counts, mut weights) = (Weights::filled(0.0), Vec::new());
-        for SampledName { readings, count } in sample.values_mut() {
+        for SampledName { readings, count, .. } in sample.values_mut() {
             readings.weigh(
                 &mut weights,
                 |pair, _| prior.of(pair),
@@ -218,7 +262,7 @@ impl EncodingGuess {
         // A name is no evidence for itself: it is read by what the others are, and alone by what is common.
         for _ in 1..if sampled <= 1.0 { 1 } else { ROUNDS } {
             let mut change = 0.0_f32;
-            for SampledName { readings, count } in sample.values_mut() {
+            for SampledName { readings, count, .. } in sample.values_mut() {
                 let known = Cell::from_mut(&mut counts.0[..]).as_slice_of_cells();
                 let own = readings.evidence;
                 let others = sampled - own + PRIOR_NAMES;
@@ -245,12 +289,18 @@ impl EncodingGuess {
             let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / all;
             *shares.of_mut(pair) = sparse(share);
         }
-        let scale = count as f32 / names.len().div_ceil(step) as f32;
-        let counts = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
-        let counts = EncodingCounts(counts.filter(|(_, count)| *count > 0).collect());
-        let with_earlier = |number: Number| counts.of(number) + earlier.of(number);
-        let supporting = (0..EXPLANATIONS as Number).map(with_earlier).collect();
-        Some(Self { shares, counts, supporting, names: count, sample })
+        let scale = forms as f32 / sample.len() as f32;
+        let names = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
+        let names = names.filter(|(_, count)| *count > 0).collect();
+        let mut counts = EncodingCounts { names, words: BTreeMap::new() };
+        for SampledName { readings, words, .. } in sample.values() {
+            let best = readings.ranked().first().map(|&(_, best)| readings.explanations_of(best));
+            best.into_iter().flatten().for_each(|number| counts.add_words(number, *words));
+        }
+        let supporting =
+            |counts: &EncodingCounts| (0..EXPLANATIONS as Number).map(|number| counts.of(number)).collect();
+        let (own, others) = (supporting(&counts), supporting(&earlier));
+        Some(Self { shares, counts, earlier, own, others, names: count, different: with_words.len(), sample })
     }
 
     /// How many names are in which encodings.
@@ -258,13 +308,22 @@ impl EncodingGuess {
         &self.counts
     }
 
-    fn support(&self, number: Number) -> f32 {
-        self.supporting[usize::from(number)]
+    /// The number of names with one of `explanations`, with earlier ones as far as they differ in words.
+    fn support(&self, explanations: &[Number]) -> f32 {
+        let of =
+            |supporting: &[f32]| explanations.iter().map(|&number| supporting[usize::from(number)]).sum();
+        let others: f32 = of(&self.others);
+        of(&self.own) + if others > 0.0 { others.min(self.earlier.words_of(explanations)) } else { 0.0 }
     }
 
     /// The number of names that need an encoding.
     pub fn names(&self) -> usize {
         self.names
+    }
+
+    /// Whether the names that need an encoding have the same words beyond ASCII: they are no more evidence than one of them.
+    pub fn is_one_series(&self) -> bool {
+        self.names > 1 && self.different == 1
     }
 
     /// Decodes `name`, one of the names of which this is the guess; `None` if no encoding can. [`EncodingGuess::reader`] is faster
@@ -279,34 +338,25 @@ impl EncodingGuess {
     }
 
     fn choose(&self, readings: &Readings) -> Option<Choice> {
-        let Readings { texts, candidates, .. } = readings;
-        let mut by_text = vec![0.0; texts.len()];
-        candidates.iter().for_each(|candidate| by_text[usize::from(candidate.text)] += candidate.probability);
-        let mut order: Vec<usize> = (0..texts.len()).collect();
-        order.sort_by(|&a, &b| by_text[b].total_cmp(&by_text[a]));
-        let best = *order.first()?;
+        let texts = &readings.texts;
+        let ranked = readings.ranked();
+        let &(probability, best) = ranked.first()?;
         // The explanations that give this text, and the most common one of them among the names.
-        let same = candidates.iter().filter(|candidate| usize::from(candidate.text) == best);
-        let mut same: Vec<Number> = same.map(|candidate| candidate.pair.explanation()).collect();
-        same.dedup();
-        let number = same
-            .iter()
-            .copied()
-            .max_by(|&a, &b| self.support(a).total_cmp(&self.support(b)).then(b.cmp(&a)))?;
-        let support: f32 = same.iter().map(|&number| self.support(number)).sum();
+        let same = readings.explanations_of(best);
+        let support = |number: Number| self.own[usize::from(number)] + self.others[usize::from(number)];
+        let number =
+            same.iter().copied().max_by(|&a, &b| support(a).total_cmp(&support(b)).then(b.cmp(&a)))?;
+        let support = self.support(&same);
         let is_supported = match number {
             MASKED | UNEXPLAINED => false,
             CUT => readings.shows_utf8 || support >= ENOUGH_NAMES,
-            _ if texts[best].is_mixed => support >= ENOUGH_FOR_PARTS && by_text[best] >= LIKELY_FOR_PARTS,
+            _ if texts[best].is_mixed => support >= ENOUGH_FOR_PARTS && probability >= LIKELY_FOR_PARTS,
             _ => !readings.is_odd && support >= ENOUGH_NAMES,
         };
-        let others = order.iter().skip(1).map(|&at| texts[at].number).filter(|&number| number != UNEXPLAINED);
+        let others =
+            ranked.iter().skip(1).map(|&(_, at)| texts[at].number).filter(|&number| number != UNEXPLAINED);
         let others = others.take(MAX_OTHERS).map(contents).collect();
-        Some(Choice {
-            contents: contents(number),
-            is_likely: by_text[best] >= LIKELY && is_supported,
-            others,
-        })
+        Some(Choice { contents: contents(number), is_likely: probability >= LIKELY && is_supported, others })
     }
 }
 
@@ -345,10 +395,12 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
     pairs.sort_unstable();
     let all: f32 = pairs.iter().map(|&pair| weights.of(pair)).sum();
     let earlier_names = earlier.names();
-    // A few earlier names count less than many.
-    let weight = WEIGHT_OF_EARLIER * earlier_names / (earlier_names + 1.0);
+    // A few earlier names count less than many, and those with the same words not more than one.
+    let different = earlier_names.min(earlier.words_of(earlier.words.keys()));
+    let weight = WEIGHT_OF_EARLIER * different / (different + 1.0);
     for &pair in &pairs {
-        let known = earlier.0.get(&pair).map_or(0.0, |&count| count as f32 / PARTS) / earlier_names.max(1.0);
+        let known =
+            earlier.names.get(&pair).map_or(0.0, |&count| count as f32 / PARTS) / earlier_names.max(1.0);
         *weights.of_mut(pair) = (weights.of(pair) / all + weight * known) / (1.0 + weight);
     }
     (pairs, weights)

@@ -325,12 +325,12 @@ proptest! {
     /// A reader remembers what it chose for names that differ in numbers only.
     #[test]
     fn what_is_read_does_not_depend_on_the_names_before(
-        stems in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'#'), b'a'..=b'z', 0x80..=0xFFu8], 1..8), 1..4),
-        numbers in prop::collection::vec(0..10u8, 1..200),
+        stems in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'#'), b'a'..=b'z', Just(b'.'), 0x80..=0xFFu8], 1..8), 1..4),
+        numbers in prop::collection::vec(prop_oneof![0..10u32, 0..100_000u32], 1..200),
     ) {
         let mut numbers = numbers.iter().cycle();
         let mut named = |stem: &[u8]| -> Vec<u8> {
-            stem.iter().map(|&b| if b == b'#' { b'0' + numbers.next().unwrap() } else { b }).collect()
+            stem.iter().flat_map(|&b| if b == b'#' { numbers.next().unwrap().to_string().into_bytes() } else { vec![b] }).collect()
         };
         let names: Vec<Vec<u8>> = (0..150).map(|at| named(&stems[at % stems.len()])).collect();
         let Some(guess) = EncodingGuess::for_names(names.iter().map(Vec::as_slice), &EncodingCounts::default()) else {
@@ -354,6 +354,35 @@ fn one_name_is_never_likely_unless_earlier_names_support_it() {
     let below = EncodingGuess::for_names([&*name], above.counts()).unwrap();
     let reading = below.read(&name).unwrap();
     assert_eq!((&*reading.text, reading.is_likely), ("фотографии с дачи", true));
+}
+
+#[test]
+fn names_that_differ_in_numbers_or_in_ascii_words_are_one_piece_of_evidence() {
+    let read = |names: &[String], earlier: &EncodingCounts| {
+        let names: Vec<Vec<u8>> = names.iter().map(|name| encoded("koi8-r", name)).collect();
+        let guess = EncodingGuess::for_names(names.iter().map(Vec::as_slice), earlier).unwrap();
+        let likely: Vec<bool> = names.iter().map(|name| guess.read(name).unwrap().is_likely).collect();
+        (likely, guess)
+    };
+    let none = EncodingCounts::default();
+    let series: Vec<String> = (8..120).map(|n| format!("отпуск {n}.jpg")).collect();
+    let others = ["отпуск.doc", "отпуск old.txt", "The отпуск (2)"].map(str::to_owned);
+    for names in [&series[..], &others, &[&series[..], &others].concat()] {
+        let (likely, guess) = read(names, &none);
+        assert!(!likely.contains(&true) && guess.is_one_series(), "{names:?}");
+        assert!(guess.counts().names() < 1.1, "{:?}", guess.counts());
+    }
+    let different = ["письмо маме.doc".to_owned(), "музыка".to_owned()];
+    let (likely, guess) = read(&[&series[..], &different].concat(), &none);
+    assert!(!likely.contains(&false) && !guess.is_one_series());
+
+    // A hundred directories with one of these names are no more, and with others they are.
+    let mut tree = EncodingCounts::default();
+    series.iter().for_each(|name| tree.add(read(std::slice::from_ref(name), &none).1.counts()));
+    assert_eq!(read(&series[..1], &tree).0, [false]);
+    assert_eq!(read(&["фотографии".to_owned()], &tree).0, [false]);
+    different.iter().for_each(|name| tree.add(read(std::slice::from_ref(name), &none).1.counts()));
+    assert_eq!(read(&series[..1], &tree).0, [true]);
 }
 
 #[test]

@@ -62,13 +62,34 @@ impl<'g> GuessReader<'g> {
     }
 }
 
-/// `name` with other digits. No language and no encoding distinguishes digits, except GB18030 those that follow a byte beyond ASCII.
+/// `name` with each number as one digit. No language and no encoding distinguishes numbers, except GB18030 digits between two bytes
+/// beyond ASCII and those after the second of these: they stay.
 pub(super) fn without_numbers(name: &[u8]) -> Vec<u8> {
-    let mut before = 0;
-    let digit = |&byte: &u8| {
-        let is_number = byte.is_ascii_digit() && before < 0x80;
-        before = byte;
-        if is_number { b'0' } else { byte }
-    };
-    name.iter().map(digit).collect()
+    let is_beyond = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii());
+    let (mut form, mut at, mut stays) = (Vec::with_capacity(name.len()), 0, false);
+    while let Some(&byte) = name.get(at) {
+        let digits = name[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = &name[at..at + digits];
+        let is_between = is_beyond(form.last()) && is_beyond(name.get(at + digits));
+        match digits {
+            0 => form.push(byte),
+            _ if stays || digits == 1 && is_between => form.extend_from_slice(number),
+            // It must not look like one that stays.
+            _ if is_between => form.extend_from_slice(b"00"),
+            _ => form.push(b'0'),
+        }
+        at += digits.max(1);
+        stays = digits == 0
+            && is_beyond(Some(&byte))
+            && matches!(form[..], [.., a, b, _] if b.is_ascii_digit() && !a.is_ascii());
+    }
+    form
+}
+
+/// The words of `name` that have bytes beyond ASCII: what it says about the encoding of other names. Names that differ in the rest are one
+/// piece of evidence.
+pub(super) fn telling_words(name: &[u8]) -> Vec<u8> {
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
+    let words = name.split(|byte| !is_letter(byte)).filter(|word| !word.is_ascii());
+    words.collect::<Vec<_>>().join(&b' ')
 }

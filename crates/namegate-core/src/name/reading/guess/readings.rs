@@ -44,6 +44,24 @@ pub(super) struct Readings {
 }
 
 impl Readings {
+    /// The probabilities and the indexes of the texts, the likeliest first.
+    pub(super) fn ranked(&self) -> Vec<(f32, usize)> {
+        let mut ranked: Vec<(f32, usize)> = (0..self.texts.len()).map(|at| (0.0, at)).collect();
+        self.candidates
+            .iter()
+            .for_each(|candidate| ranked[usize::from(candidate.text)].0 += candidate.probability);
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        ranked
+    }
+
+    /// The explanations that give the text at index `text`.
+    pub(super) fn explanations_of(&self, text: usize) -> Vec<Number> {
+        let same = self.candidates.iter().filter(|candidate| usize::from(candidate.text) == text);
+        let mut same: Vec<Number> = same.map(|candidate| candidate.pair.explanation()).collect();
+        same.dedup();
+        same
+    }
+
     /// Computes the probabilities of the readings, if pairs are as common as `share` says, which also gets the probability before.
     /// `note` gets the probability of each pair before and after. Returns the greatest change. `weights` is overwritten.
     pub(super) fn weigh(

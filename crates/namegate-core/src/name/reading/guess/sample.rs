@@ -115,6 +115,6 @@ mod tests {
         let guess = EncodingGuess::for_sample(&forwards, &EncodingCounts::default()).unwrap();
         assert_eq!(guess.names(), 3 * MOST_HELD);
         let counted = guess.counts().names();
-        assert!((counted - 3.0 * MOST_HELD as f32).abs() < 1.0, "{counted}");
+        assert!((counted - 3.0).abs() < 0.1, "three words, however many numbers: {counted}");
     }
 }
