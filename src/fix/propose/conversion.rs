@@ -63,7 +63,9 @@ impl NameConversion {
     pub fn apply(&self, name: &str) -> Option<ConvertedName> {
         let mut text = Cow::Borrowed(name);
         let (mut confidence, mut steps) = (Confidence::Certain, Vec::new());
-        for kind in &self.decodes {
+        // Parameters of mail have bytes as percent-encoding has: what is left of them after it would have no end.
+        let mime = self.decodes.iter().filter(|&&kind| kind == EncodedText::Mime);
+        for kind in mime.chain(&self.decodes) {
             if let Some(decoded) = kind.decode(&text) {
                 steps.push(format!("decode {}", kind.as_str()));
                 confidence = confidence.max(Confidence::Likely);
@@ -148,6 +150,18 @@ mod tests {
         }
         assert_eq!(transliterate("plain ASCII ", '_'), None);
         assert_eq!(transliterate("x\u{E000}y", '-').as_deref(), Some("x-y"), "there is no ASCII for it");
+    }
+
+    #[test]
+    fn parameters_of_mail_are_decoded_also_beside_percent_encoding() {
+        for decodes in [[EncodedText::Percent, EncodedText::Mime], [EncodedText::Mime, EncodedText::Percent]]
+        {
+            let conversion = NameConversion { decodes: decodes.into(), ..NameConversion::default() };
+            let decoded = |name: &str| conversion.apply(name).map(|converted| converted.text);
+            assert_eq!(decoded("utf-8''%C3%A9.txt").as_deref(), Some("é.txt"));
+            assert_eq!(decoded("%C3%A9.txt").as_deref(), Some("é.txt"));
+            assert_eq!(decoded("%3D?utf-8?B?w6k=?=").as_deref(), Some("é"));
+        }
     }
 
     #[test]

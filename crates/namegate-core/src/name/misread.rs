@@ -347,6 +347,41 @@ fn is_western(c: char) -> bool {
     matches!(scalar::script_name(c), "Latin" | "Common" | "Inherited")
 }
 
+/// Whether `c` is a line that is half single and half double: no person begins a word with one.
+fn is_odd_line(c: char) -> bool {
+    matches!(
+        c,
+        '╒' | '╓'
+            | '╕'
+            | '╖'
+            | '╘'
+            | '╙'
+            | '╛'
+            | '╜'
+            | '╞'
+            | '╟'
+            | '╡'
+            | '╢'
+            | '╤'
+            | '╥'
+            | '╧'
+            | '╨'
+            | '╪'
+            | '╫'
+    )
+}
+
+/// `name` without the lines that a person drew on both sides of it, of one kind, with an extension or without.
+fn undecorated(name: &str) -> &str {
+    let is_line = |c: &char| matches!(c, '\u{2500}'..='\u{257F}');
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let Some(line) = stem.chars().next().filter(is_line).filter(|&line| stem.ends_with(line)) else {
+        return name;
+    };
+    let inner = stem.trim_matches(line);
+    if inner.chars().any(|c| is_line(&c)) { name } else { inner }
+}
+
 /// Whether `name` looks as other text does that was read in an encoding of Western or Russian systems: letters with accents side by
 /// side, controls, signs of mathematics among letters, or lines that draw nothing.
 fn looks_legacy(name: &str) -> bool {
@@ -358,10 +393,13 @@ fn looks_legacy(name: &str) -> bool {
     if name.chars().filter(|c| !c.is_ascii()).nth(1).is_none() {
         return false;
     }
+    let is_letter = |c: char| !c.is_ascii() && c.is_alphabetic();
     let (mut run, mut signs, mut lines, mut previous) = (0, 0, Vec::new(), None);
-    for c in name.chars() {
-        let touches_letter =
-            previous.is_some_and(|before: char| !before.is_ascii() && before.is_alphabetic());
+    for c in undecorated(name).chars() {
+        let touches_letter = previous.is_some_and(is_letter);
+        if previous.is_some_and(is_odd_line) && is_letter(c) {
+            return true;
+        }
         match c {
             '\u{80}'..='\u{9F}' => return true,
             '\u{2500}'..='\u{257F}' if touches_letter => return true,

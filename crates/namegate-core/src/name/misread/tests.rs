@@ -201,6 +201,18 @@ fn a_name_that_was_misread_several_times_is_restored_with_its_steps() {
 }
 
 #[test]
+fn lines_that_a_person_draws_around_letters_are_no_damage() {
+    for name in ["└─ключ", "│É│", "═══Привет═══", "═══Привет═══.txt", "║я║", "║ я ║", "┌──┐", "── é ──"]
+    {
+        assert_eq!(undo(name), None, "{name:?}");
+    }
+    for text in ["雨中", "照片", "女人"] {
+        assert_eq!(restored(&misread_text(text, "gbk", "cp866")).as_deref(), Some(text));
+        assert!(!undo(&misread_text(text, "gbk", "cp866")).unwrap().is_sure);
+    }
+}
+
+#[test]
 fn undo_refuses_names_that_were_not_misread() {
     for name in ["", "abc", "é", "日本", "Ã", "Ã©é", "Ā"] {
         assert_eq!(undo(name), None, "{name:?}");
