@@ -94,9 +94,9 @@ impl Weights {
 #[derive(Clone, Debug, Default)]
 pub struct EncodingCounts {
     names: BTreeMap<Pair, u64>,
-    /// Hashes of the words of the names, by the explanations that give their likeliest texts: the lowest ones. A word is no more
-    /// evidence if other directories have it too.
-    words: BTreeMap<Number, BTreeSet<u64>>,
+    /// The explanations that give the likeliest texts of the names, with hashes of the words of these: the lowest ones of each, in
+    /// order. A word is no more evidence if other directories have it too.
+    words: Vec<(Number, u32)>,
 }
 
 /// Counts are in these parts of a name, so that sums do not depend on their order.
@@ -111,17 +111,21 @@ impl EncodingCounts {
         for (&pair, count) in &other.names {
             *self.names.entry(pair).or_default() += count;
         }
-        for (&number, words) in &other.words {
-            words.iter().for_each(|&word| self.add_words(number, word));
-        }
+        other.words.iter().for_each(|&(number, words)| self.add_words(number, words));
     }
 
-    fn add_words(&mut self, number: Number, words: u64) {
-        let known = self.words.entry(number).or_default();
-        known.insert(words);
-        if known.len() > MOST_WORDS {
-            known.pop_last();
+    fn add_words(&mut self, number: Number, words: u32) {
+        let Err(at) = self.words.binary_search(&(number, words)) else { return };
+        let first = self.words.partition_point(|known| known.0 < number);
+        let end = self.words.partition_point(|known| known.0 <= number);
+        let is_full = end - first == MOST_WORDS;
+        if is_full && at == end {
+            return;
         }
+        if is_full {
+            self.words.remove(end - 1);
+        }
+        self.words.insert(at, (number, words));
     }
 
     /// Removes the names of `other`, which were added before. A guess does not count their words anyway.
@@ -150,10 +154,10 @@ impl EncodingCounts {
         pairs.map(|(_, count)| count).sum::<u64>() as f32 / PARTS
     }
 
-    /// The number of different words of the names with `explanations`, as far as they are kept.
-    fn words_of<'e>(&self, explanations: impl IntoIterator<Item = &'e Number>) -> f32 {
-        let words = explanations.into_iter().filter_map(|number| self.words.get(number));
-        words.flatten().collect::<BTreeSet<_>>().len() as f32
+    /// The number of different words of the names with an explanation that `is_asked`, as far as they are kept.
+    fn words_of(&self, is_asked: impl Fn(Number) -> bool) -> f32 {
+        let words = self.words.iter().filter(|(number, _)| is_asked(*number));
+        words.map(|(_, words)| words).collect::<BTreeSet<_>>().len() as f32
     }
 }
 
@@ -203,7 +207,7 @@ pub struct EncodingGuess {
 struct SampledName {
     readings: Readings,
     /// The hash of their [words](telling_words).
-    words: u64,
+    words: u32,
     /// How much they count: a name with words of its own is one.
     count: f32,
 }
@@ -233,9 +237,9 @@ impl EncodingGuess {
         names.dedup_by(|later, first| later.0 == first.0);
         let forms = names.len();
         let step = forms.div_ceil(SAMPLE).max(1);
-        let mut with_words = HashMap::<u64, u32>::new();
+        let mut with_words = HashMap::<u32, u32>::new();
         let sampled = names.into_iter().step_by(step).map(|(form, name)| {
-            let words = stable_hash(&telling_words(&name));
+            let words = stable_hash(&telling_words(&name)) as u32;
             *with_words.entry(words).or_default() += 1;
             (form, SampledName { readings: readings(&name), words, count: 0.0 })
         });
@@ -249,7 +253,7 @@ impl EncodingGuess {
             return None;
         }
         let mut earlier = earlier.clone();
-        earlier.words.values_mut().for_each(|words| words.retain(|words| !with_words.contains_key(words)));
+        earlier.words.retain(|(_, words)| !with_words.contains_key(words));
         let (pairs, prior) = prior(sample.values().map(|name| &name.readings), &earlier);
         let (mut counts, mut weights) = (Weights::filled(0.0), Vec::new());
         for SampledName { readings, count, .. } in sample.values_mut() {
@@ -292,7 +296,7 @@ impl EncodingGuess {
         let scale = forms as f32 / sample.len() as f32;
         let names = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
         let names = names.filter(|(_, count)| *count > 0).collect();
-        let mut counts = EncodingCounts { names, words: BTreeMap::new() };
+        let mut counts = EncodingCounts { names, words: Vec::new() };
         for SampledName { readings, words, .. } in sample.values() {
             let best = readings.ranked().first().map(|&(_, best)| readings.explanations_of(best));
             best.into_iter().flatten().for_each(|number| counts.add_words(number, *words));
@@ -313,7 +317,12 @@ impl EncodingGuess {
         let of =
             |supporting: &[f32]| explanations.iter().map(|&number| supporting[usize::from(number)]).sum();
         let others: f32 = of(&self.others);
-        of(&self.own) + if others > 0.0 { others.min(self.earlier.words_of(explanations)) } else { 0.0 }
+        of(&self.own)
+            + if others > 0.0 {
+                others.min(self.earlier.words_of(|number| explanations.contains(&number)))
+            } else {
+                0.0
+            }
     }
 
     /// The number of names that need an encoding.
@@ -396,7 +405,7 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
     let all: f32 = pairs.iter().map(|&pair| weights.of(pair)).sum();
     let earlier_names = earlier.names();
     // A few earlier names count less than many, and those with the same words not more than one.
-    let different = earlier_names.min(earlier.words_of(earlier.words.keys()));
+    let different = earlier_names.min(earlier.words_of(|_| true));
     let weight = WEIGHT_OF_EARLIER * different / (different + 1.0);
     for &pair in &pairs {
         let known =
