@@ -13,11 +13,14 @@ use super::{CliError, ExitStatus};
 use crate::name::display::{display, shown};
 use crate::report::layout::counted;
 use crate::sys::process;
+use crate::telemetry::audit::RecentRefusal;
 
 /// So many refusals are told at once; the others are counted.
 const MOST: usize = 5;
 /// How often the mount is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The same refusal within this time after the last one is no news: the client tries again and again.
+const STORM: Duration = Duration::from_secs(60);
 /// The program is started once in so long, and not while it runs: who unpacks an archive shall not get a thousand notifications.
 const REST: Duration = Duration::from_secs(10);
 
@@ -29,13 +32,15 @@ pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<E
         return Err(CliError::new(format_args!("'{}' is not in a mount of namegate", shown(dir))));
     };
     check_program(program)?;
-    let mut last = first.answer.refusals.last().cloned();
+    let mut earlier = first.answer.refusals;
     let mut news = News::default();
     let mut notifier = program.split_first().map(|(program, arguments)| Notifier::new(program, arguments));
     while let Some(mount) = ask() {
-        let refusals = &mount.answer.refusals;
-        let seen = refusals.iter().rposition(|refusal| Some(refusal) == last.as_ref());
-        let new = &refusals[seen.map_or(0, |at| at + 1)..];
+        let is_news = |refusal: &&RecentRefusal| {
+            let again = earlier.iter().find(|earlier| earlier.is_again(refusal));
+            again.is_none_or(|earlier| refusal.time > earlier.time + STORM.as_secs())
+        };
+        let new: Vec<&RecentRefusal> = mount.answer.refusals.iter().filter(is_news).collect();
         let policy = if new.is_empty() { None } else { mount.policy()? };
         for refusal in new {
             let name = &refusal.name.base64.0;
@@ -50,7 +55,9 @@ pub fn follow(dir: &Path, program: &[OsString], out: &mut dyn Write) -> Result<E
             }
             None => {}
         }
-        last = refusals.last().cloned().or(last);
+        if !mount.answer.refusals.is_empty() {
+            earlier = mount.answer.refusals;
+        }
         thread::sleep(INTERVAL);
     }
     if let Some(notifier) = notifier {

@@ -335,6 +335,8 @@ mod tests {
             name: bytes(),
             parent: Some(bytes()),
             uid: Some(u32::MAX),
+            pid: 0,
+            count: 1,
             command: Some(bytes()),
         };
         let mut counters = InstanceCounters {

@@ -8,6 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::unistd::Uid;
+
 use super::follow::follow;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
@@ -29,7 +31,7 @@ Examples:
   namegate why --follow /mnt/share --exec notify-send -- {}
 
 In a mount of namegate the mount answers: when it refused the name, by its own policy. It tells each user only of that user's \
-requests. Elsewhere the name is checked by --profile.
+requests, and root of all. Elsewhere the name is checked by --profile.
 
 Exit status: 0 the name is allowed, 1 it was refused or breaks a rule, 2 error.";
 
@@ -72,7 +74,10 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> 
     let refusals = mount.iter().flat_map(|mount| mount.answer.refusals.iter().rev());
     let refusal = refusals
         .filter_map(|refusal| {
-            Some((refusal, *names.iter().find(|name| **name == refusal.name.base64.0.as_slice())?))
+            let refused = refusal.name.base64.0.as_slice();
+            // A server that writes to a temporary name was asked for another one.
+            let is_it = |name: &&&[u8]| **name == refused || Some(**name) == stands_for(refused);
+            Some((refusal, *names.iter().find(is_it)?))
         })
         .next();
     let is_bad = |name: &&&[u8]| policy.check(name).outcome() == CheckOutcome::Reject;
@@ -181,7 +186,47 @@ pub(super) fn describe(refusal: &RecentRefusal, name: &str, why: &str) -> String
         ("", true) => "of a rule that is no longer in effect",
         (why, _) => why,
     };
-    format!("`{name}` {outcome} {} ({operation}): {why}.", ago(now.saturating_sub(refusal.time)))
+    let refused = &refusal.name.base64.0;
+    let temporary = match stands_for(refused) {
+        Some(meant) if name == display(meant).to_string() => {
+            format!(" under the temporary name `{}`", display(refused))
+        }
+        Some(meant) => format!(", a temporary name for `{}`,", display(meant)),
+        None => String::new(),
+    };
+    let again =
+        if refusal.count > 1 { format!("; {} times, the last one", refusal.count) } else { String::new() };
+    let by = match refusal.uid {
+        Some(uid) if uid != Uid::effective().as_raw() => {
+            let command = refusal.command.as_ref().map(|command| display(&command.base64.0).to_string());
+            format!(", asked by uid {uid}, pid {} {}", refusal.pid, command.unwrap_or_default())
+        }
+        _ => String::new(),
+    };
+    let ago = ago(now.saturating_sub(refusal.time));
+    format!("`{name}`{temporary} {outcome}{again} {ago} ({operation}{}): {why}.", by.trim_end())
+}
+
+/// The name for which a program writes to `temporary` first, if its form says so: `.NAME.XXXXXX` (rsync), `NAME.0000000023` (nginx),
+/// `NAME.XXXXXXXX.partial` (rclone, with or without the eight letters), `NAME.filepart` (WinSCP).
+fn stands_for(temporary: &[u8]) -> Option<&[u8]> {
+    let split = |name: &'_ [u8], len: usize, is_in: fn(&u8) -> bool| {
+        let dot = name.len().checked_sub(len + 1)?;
+        (name[dot] == b'.' && name[dot + 1..].iter().all(is_in)).then_some(dot)
+    };
+    let of_rsync = || {
+        let name = temporary.strip_prefix(b".")?;
+        split(name, 6, u8::is_ascii_alphanumeric).map(|end| &name[..end])
+    };
+    let of_rclone = || {
+        let name = temporary.strip_suffix(b".partial")?;
+        Some(split(name, 8, u8::is_ascii_hexdigit).map_or(name, |end| &name[..end]))
+    };
+    let meant = of_rsync()
+        .or_else(|| split(temporary, 10, u8::is_ascii_digit).map(|end| &temporary[..end]))
+        .or_else(of_rclone)
+        .or_else(|| temporary.strip_suffix(b".filepart"));
+    meant.filter(|name| !name.is_empty())
 }
 
 /// A time in the past, in the greatest unit.
@@ -204,6 +249,24 @@ fn parent_of(path: &Path, names: &[&[u8]], name: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn temporary_names_stand_for_those_that_were_meant() {
+        for (temporary, meant) in [
+            (&b".a?.txt.Xy12Zz"[..], Some(&b"a?.txt"[..])),
+            (b"a?.txt.0000000023", Some(b"a?.txt")),
+            (b"a?.txt.1a2b3c4d.partial", Some(b"a?.txt")),
+            (b"a?.txt.partial", Some(b"a?.txt")),
+            (b"caf\xE9.filepart", Some(b"caf\xE9")),
+            (b"a?.txt", None),
+            (b".profile", None),
+            (b".tar.xz", None),
+            (b".partial", None),
+            (b"..Xy12Zz", None),
+        ] {
+            assert_eq!(stands_for(temporary), meant, "{}", display(temporary));
+        }
+    }
 
     #[test]
     fn times_are_in_their_greatest_unit() {

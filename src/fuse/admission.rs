@@ -9,18 +9,10 @@ use nix::errno::Errno;
 use super::RequestFailure;
 use super::server::{ConfiguredServer, Result};
 use crate::gate::{Admitted, Gate, Intent, Mode};
-use crate::name::{Span, misread};
+use crate::name::Span;
 use crate::passthrough::{Caller, NodeId};
-use crate::policy::rule::RuleId;
 use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::Op;
-
-/// What a program damaged in a name that the policy allows: recorded whatever the policy, because a server in the wrong locale damages
-/// all names, and an archive of its records tells since when. ASCII without `?` costs one pass over its bytes.
-fn damage(name: &OsStr) -> Option<(RuleId, Span)> {
-    let lost = misread::find_lost(name.as_bytes()).map(|span| (RuleId::LostCharacters, span));
-    lost.or_else(|| Some((RuleId::Mojibake, misread::find(name.to_str()?)?)))
-}
 
 /// An attempt to create a name.
 struct NameAttempt<'a> {
@@ -90,7 +82,7 @@ impl ConfiguredServer<'_> {
                     (_, true) => AuditOutcome::LetThrough,
                     (_, false) => AuditOutcome::Repaired(stored.as_os_str().to_os_string()),
                 };
-                let noticed = || attempt.target.is_none().then(|| damage(stored.as_os_str())).flatten();
+                let noticed = || attempt.target.is_none().then(|| stored.damage()).flatten();
                 let Some((rule, span)) = noted.or_else(noticed) else { return Ok(admitted?) };
                 (outcome, Some(rule), span)
             }

@@ -61,10 +61,17 @@ fn each_user_is_told_of_own_refusals_and_of_the_policy_of_the_mount() {
     let touched = Command::new("touch").arg(mnt.join("nul")).uid(NOBODY).gid(NOBODY).output().unwrap();
     assert!(!touched.status.success());
     wait_until("the record", || why(NOBODY, &mnt.join("nul")).1.starts_with("`nul` was refused"));
-    assert!(
-        why(0, &mnt.join("nul")).1.starts_with("`nul` breaks a rule"),
-        "not even root is told of others here"
-    );
+    let (_, told) = why(0, &mnt.join("nul"));
+    assert!(told.starts_with("`nul` was refused ") && told.contains("asked by uid 65534, pid "), "{told}");
+    assert!(told.contains(" touch): "), "{told}");
+    // A client that tries again, under the temporary name of rsync.
+    for _ in 0..5 {
+        assert!(File::create(mnt.join(".b?.txt.Xy12Zz")).is_err());
+    }
+    let meant = mnt.join("b?.txt");
+    wait_until("the records", || why(0, &meant).1.contains("5 times, the last one"));
+    let (_, told) = why(0, &meant);
+    assert!(told.starts_with("`b?.txt` under the temporary name `.b?.txt.Xy12Zz` was refused"), "{told}");
     assert_eq!(
         why(NOBODY, &mnt.join("good")),
         (Some(0), "`good` breaks no rule of the policy of the mount.\n".into())

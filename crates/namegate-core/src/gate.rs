@@ -26,7 +26,7 @@ pub use os::Shown;
 use crate::name::escape::{escape, escape_within, is_shortened, reads_as_escape, unescape};
 use crate::name::normalize::{Form, to_form};
 use crate::name::substitutes::KnownMap;
-use crate::name::{Span, spelling, utf8};
+use crate::name::{Span, misread, spelling, utf8};
 use crate::policy::rule::RuleId;
 use crate::policy::{OnMismatch, Policy, Verdict, Violation};
 
@@ -404,6 +404,13 @@ impl Admitted<'_> {
     /// one.
     pub fn noted(&self) -> Option<Violation> {
         self.noted
+    }
+
+    /// The rule by which a program damaged the name, and where, whatever the policy: a server in a wrong locale damages all names. ASCII
+    /// without `?` costs one pass over its bytes.
+    pub fn damage(&self) -> Option<(RuleId, Span)> {
+        let lost = misread::find_lost(&self.name).map(|span| (RuleId::LostCharacters, span));
+        lost.or_else(|| Some((RuleId::Mojibake, misread::find(str::from_utf8(&self.name).ok()?)?)))
     }
 
     /// Copies the name, so that it outlives the given one.

@@ -47,8 +47,29 @@ pub struct RecentRefusal {
     pub parent: Option<JsonBytes>,
     /// User id of the client.
     pub uid: Option<u32>,
+    /// Id of the client's thread; 0 if the server cannot see it.
+    #[serde(default)]
+    pub pid: u32,
     /// Command name of the client.
     pub command: Option<JsonBytes>,
+    /// How often it happened; the other fields are those of the last time.
+    #[serde(default = "once")]
+    pub count: u64,
+}
+
+const fn once() -> u64 {
+    1
+}
+
+impl RecentRefusal {
+    /// Whether it is the same refusal, at any time.
+    pub fn is_again(&self, other: &Self) -> bool {
+        let parts = |refusal: &Self| {
+            let Self { let_through, stored, op, rule, name, parent, uid, command, .. } = refusal.clone();
+            (let_through, stored, op, rule, name, parent, uid, command)
+        };
+        self.name == other.name && parts(self) == parts(other)
+    }
 }
 
 /// The value of [`WHY_ATTRIBUTE`]: what a mount tells each user who can reach it.
@@ -86,7 +107,13 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn add(&mut self, record: RecentRefusal) {
+    fn add(&mut self, mut record: RecentRefusal) {
+        // A client that tries again and again is one record.
+        if let Some(at) = self.records.iter().rposition(|earlier| earlier.is_again(&record)) {
+            record.count += self.records.remove(at).map_or(0, |earlier| earlier.count);
+            self.records.push_back(record);
+            return;
+        }
         if self.records.len() == RecentRefusals::MOST {
             let most = self.counts.iter().max_by_key(|&(user, count)| (*count, *user == record.uid));
             let of_user = most.map(|(user, _)| *user).unwrap_or_default();
@@ -128,12 +155,14 @@ impl RecentRefusals {
                 JsonBytes { shown: shortened(bytes, Self::SHOWN).0, ..JsonBytes::new(bytes) }
             }),
             uid: record.requester.uid,
+            pid: record.requester.pid,
+            count: 1,
             command: record.requester.command.as_deref().map(JsonBytes::new),
         };
         self.0.lock().add(refused);
     }
 
-    /// The value of the attribute `name` for the user `uid`: the policy, and as many of the user's own records as there is room for, or
+    /// The value of the attribute `name` for the user `uid`: the policy, and as many of the user's own records, for root of all, as there is room for, or
     /// a part of the policy. `None` if it is none of these attributes.
     pub(super) fn answer(&self, name: &OsStr, uid: u32, policy: &Policy) -> Option<Vec<u8>> {
         let text = || Config::from_policy(policy).ok().map(|config| config.to_toml());
@@ -155,7 +184,8 @@ impl RecentRefusals {
             policy => (policy, None),
         };
         let mut room = MAX_WHY - policy.as_ref().map_or(0, |text| 6 * text.len()) - 128;
-        let own = self.last().into_iter().rev().filter(|record| record.uid == Some(uid));
+        // Root reads the audit log, which has them all.
+        let own = self.last().into_iter().rev().filter(|record| uid == 0 || record.uid == Some(uid));
         let mut refusals: Vec<RecentRefusal> = own
             .take_while(|record| {
                 let len = serde_json::to_vec(record).map_or(usize::MAX, |line| line.len() + 1);
@@ -185,11 +215,25 @@ mod tests {
             stored: None,
             op: "create".into(),
             rule: None,
-            name: JsonBytes::new(b"x"),
+            name: JsonBytes::new(time.to_string().as_bytes()),
             parent: None,
             uid: Some(uid),
+            pid: 0,
             command: None,
+            count: 1,
         }
+    }
+
+    #[test]
+    fn a_client_that_tries_again_is_one_record_with_a_count() {
+        let mut remembered = Remembered::default();
+        let retry = |time: u64| RecentRefusal { time, pid: 7 + time as u32, ..refusal(1, 0) };
+        (0..60).for_each(|time| remembered.add(retry(time)));
+        remembered.add(refusal(2, 1));
+        remembered.add(retry(60));
+        let found: Vec<_> = remembered.records.iter().map(|r| (r.uid, r.time, r.pid, r.count)).collect();
+        assert_eq!(found, [(Some(2), 1, 0, 1), (Some(1), 60, 67, 61)]);
+        assert_eq!(remembered.counts, HashMap::from([(Some(1), 1), (Some(2), 1)]));
     }
 
     #[test]
