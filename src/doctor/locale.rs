@@ -167,8 +167,17 @@ fn services(machine: &Machine) -> Diagnosis {
             hidden += 1;
             continue;
         };
+        // A program that sets its title overwrites its environment (sshd, nginx): what is left tells nothing of its locale.
+        if !is_environment(&environment) {
+            hidden += 1;
+            continue;
+        }
         looked_at += 1;
         if let Some(objection) = SelectedLocale::new(environment.split(|&byte| byte == 0)).objection() {
+            let objection = match place_of_locale(&service) {
+                Some(place) => format!("{objection}; {place} decides"),
+                None => objection,
+            };
             found.insert(service, objection);
         }
     }
@@ -177,7 +186,9 @@ fn services(machine: &Machine) -> Diagnosis {
             (0, 0) => Diagnosis::ok(ID, "no service is running"),
             (0, hidden) => Diagnosis::unknown(
                 ID,
-                format!("only root can read the environment of services ({hidden} hidden)"),
+                format!(
+                    "the environment of no service can be read: only root can, and not where a title has replaced it ({hidden} hidden)"
+                ),
             ),
             (_, 0) => Diagnosis::ok(ID, format!("all services have a UTF-8 locale ({looked_at} examined)")),
             (_, _) => Diagnosis::ok(
@@ -200,6 +211,26 @@ fn services(machine: &Machine) -> Diagnosis {
              or localectl set-locale LANG={UTF8} for all of them"
         ),
     )
+}
+
+/// Whether it is an environment as exec gave it: variables, each with its end.
+fn is_environment(environment: &[u8]) -> bool {
+    let Some(variables) = environment.strip_suffix(b"\0") else { return false };
+    // A title leaves zeros, or a text without variables.
+    variables.split(|&byte| byte == 0).all(|variable| variable.iter().skip(1).any(|&byte| byte == b'='))
+}
+
+/// Where the locale of a service is set that does not take the one of the service manager.
+fn place_of_locale(service: &str) -> Option<&'static str> {
+    Some(match service.strip_suffix(".service").unwrap_or(service) {
+        "apache2" | "httpd" => "/etc/apache2/envvars",
+        "cron" | "crond" => "the crontab (LC_ALL=... in a line of its own) or /etc/environment",
+        "ssh" | "sshd" => "AcceptEnv with SendEnv of the client, or /etc/environment,",
+        "tomcat9" | "tomcat10" | "java" => {
+            "JAVA_OPTS (-Dsun.jnu.encoding has no effect before Java 18: set LC_ALL)"
+        }
+        _ => return None,
+    })
 }
 
 /// The unit of a process, or its own name if it leads a session without a terminal; `None` if it is not a service.

@@ -15,6 +15,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     if let Ok(conf) = machine.read("etc/samba/smb.conf") {
         checks.extend(samba(&String::from_utf8_lossy(&conf)));
     }
+    checks.extend(daemons(machine));
     checks.extend(nfs(machine));
     checks
 }
@@ -88,7 +89,7 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
                 checks.push(Diagnosis::warn(
                     ID,
                     format!("{place}: characters reserved by Windows are stored as private-use ones (fruit:encoding = private)"),
-                    "fruit:encoding = native if other programs read the disk; see the rule smb-private-use",
+                    "keep it in front of a mount with the profile smb or windows, which refuse the characters that fruit:encoding = native stores; see the rule smb-private-use",
                 ));
             }
             "preservecase" | "shortpreservecase" if matches!(low.as_str(), "no" | "false" | "0") => {
@@ -103,6 +104,41 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
     }
     if checks.is_empty() {
         checks.push(Diagnosis::ok(ID, "smb.conf stores names in UTF-8 and unchanged"));
+    }
+    checks
+}
+
+/// Servers that convert names: the file, the name of the setting, the values that leave names as they are, and what to write. Without
+/// the setting, names are not converted.
+const CONVERTING: [(&str, &str, &[&str], &str); 4] = [
+    ("etc/proftpd/proftpd.conf", "useencoding", &["utf-8", "utf8", "on", "off"], "UseEncoding UTF-8"),
+    ("etc/proftpd/conf.d/encoding.conf", "useencoding", &["utf-8", "utf8", "on", "off"], "UseEncoding UTF-8"),
+    ("etc/vsftpd.conf", "utf8_filesystem", &["yes"], "utf8_filesystem=YES"),
+    ("etc/rsyncd.conf", "charset", &["utf-8", "utf8"], "charset = UTF-8"),
+];
+
+/// Servers of FTP and rsync that store names in an encoding other than UTF-8.
+fn daemons(machine: &Machine) -> Vec<Diagnosis> {
+    const ID: &str = "server-encoding";
+    let mut checks = Vec::new();
+    for (file, setting, good, advice) in CONVERTING {
+        let Ok(conf) = machine.read(file) else { continue };
+        let conf = String::from_utf8_lossy(&conf);
+        for line in conf.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+            let (name, value) =
+                line.split_once(|c: char| c == '=' || c.is_whitespace()).unwrap_or((line, ""));
+            // proftpd has the encoding of the disk first, then that of its clients.
+            let value =
+                value.trim_start_matches([' ', '\t', '=']).split_whitespace().next().unwrap_or_default();
+            let is_good = good.iter().any(|good| value.eq_ignore_ascii_case(good));
+            if name.eq_ignore_ascii_case(setting) && !is_good {
+                checks.push(Diagnosis::warn(
+                    ID,
+                    format!("/{file} has {}: names are stored in another encoding than UTF-8, or not marked as UTF-8", display(line.as_bytes())),
+                    format!("{advice} in /{file}, after converting existing names (namegate scan, namegate fix)"),
+                ));
+            }
+        }
     }
     checks
 }

@@ -131,6 +131,49 @@ fn mounts_in_another_encoding_are_reported_with_the_option_that_helps() {
 }
 
 #[test]
+fn servers_that_store_names_in_another_encoding_are_named_with_the_setting() {
+    for (file, bad, good) in [
+        (
+            "etc/proftpd/proftpd.conf",
+            "UseEncoding ISO-8859-1 UTF-8\n",
+            "# UseEncoding latin1\nUseEncoding UTF-8 UTF-8\n",
+        ),
+        ("etc/vsftpd.conf", "utf8_filesystem=NO\n", "utf8_filesystem=YES\n"),
+        ("etc/rsyncd.conf", "[share]\n  charset = latin1\n", "[share]\n  charset = utf-8\n"),
+    ] {
+        let (_dir, machine_with_bad) = machine(&[(file, bad)], true);
+        let told = found(&machine_with_bad, "server-encoding");
+        assert!(
+            matches!(&told[..], [(Warn, text, advice)] if text.contains(file) && advice.contains(file)),
+            "{told:?}"
+        );
+        let (_dir, machine_with_good) = machine(&[(file, good)], true);
+        assert!(found(&machine_with_good, "server-encoding").is_empty(), "{file}");
+    }
+}
+
+#[test]
+fn a_title_that_replaced_the_environment_tells_no_locale() {
+    let services = |environment: &'static str| {
+        let files = [
+            ("proc/7/cmdline", "sshd: x\0"),
+            ("proc/7/cgroup", "0::/system.slice/ssh.service\n"),
+            ("proc/7/environ", environment),
+        ];
+        let (_dir, machine) = machine(&files, true);
+        found(&machine, "locale-services").remove(0)
+    };
+    for title in
+        ["", "\0\0\0\0", "sshd: /usr/sbin/sshd -D [listener]\0\0", "0 of 10-100 startups\0PATH=/bin\0"]
+    {
+        assert_eq!(services(title).0, Unknown, "{title:?}");
+    }
+    let (condition, text, _) = services("PATH=/bin\0LANG=C.UTF-8\0LC_ALL=C\0");
+    assert!(condition == Warn && text.contains("LC_ALL=C") && text.contains("AcceptEnv"), "{text}");
+    assert_eq!(services("LANG=C.UTF-8\0").0, Ok);
+}
+
+#[test]
 fn the_locale_of_the_system_is_read_from_its_configuration() {
     let check = |files: &[(&str, &str)]| condition(files, true, "locale-system");
     assert_eq!(check(&[("etc/locale.conf", "LANG=\"C.UTF-8\"\n")]), Ok);
