@@ -160,3 +160,15 @@ set_up() {
     if ((${#optional[@]})); then install_packages optional "${optional[@]}" || echo "Going on without them."; fi
     require_cargo "$root"
 }
+
+# cargo_tool NAME VERSION [ARGUMENT...]: puts exactly this version of a tool of crates.io on the path, so that a script does the same
+# everywhere and every year. One of another version that the user has stays as it is.
+cargo_tool() {
+    local dir=${CARGO_TARGET_DIR:-$root/target}/tools/$1-$2
+    if [[ $("$1" --version 2>/dev/null) == *"$2"* ]]; then return; fi
+    if [[ ! -x $dir/bin/$1 ]]; then cargo install --locked --root "$dir" --version "=$2" "$1" "${@:3}" >&2; fi
+    PATH=$dir/bin:$PATH
+}
+
+# cargo_about: the tool that collects the licences of linked crates.
+cargo_about() { cargo_tool cargo-about 0.9.3 --features cli; }
