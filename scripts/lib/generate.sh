@@ -21,7 +21,9 @@ generate() {
     for shell in bash zsh fish; do "$program" completions "$shell" >"$dir/completions/namegate.$shell"; done
     # Relative links, which work wherever the tree is unpacked.
     link_helpers ../bin/namegate "$dir/sbin"
-    ln -s ../examples "$dir/examples"
+    # In a directory where it leads nowhere: cargo-deb takes no link to a directory, and cargo has one of this name in target/release.
+    mkdir -- "$dir/links"
+    ln -s ../examples "$dir/links/examples"
 }
 
 # generate_licenses ROOT FILE: writes the licences of all linked crates, with their texts, to FILE.
