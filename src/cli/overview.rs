@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
 use crate::name::display::shown;
+use crate::policy::UnknownWord;
 use crate::report::layout::{BOLD, PLAIN, write_wrapped};
 
 /// What `namegate` alone prints.
@@ -83,11 +84,38 @@ const NAME_COLUMN: usize = 13;
 /// The error about a command line, with what to do: the command that was probably meant, or an example of a complete one.
 ///
 /// `parse` parses a command line like the one that has failed.
-pub fn advise(error: Error, words: &[OsString], parse: impl Fn(&[OsString]) -> Option<Error>) -> Error {
+pub fn advise(mut error: Error, words: &[OsString], parse: impl Fn(&[OsString]) -> Option<Error>) -> Error {
+    drop_far_words(&mut error);
     match error.kind() {
         ErrorKind::InvalidSubcommand => name_the_meant(error, words, parse),
         ErrorKind::MissingRequiredArgument => show_an_example(error, words),
         _ => error,
+    }
+}
+
+/// Removes suggestions that are not the unknown word, mistyped: the parser's idea of similar takes `--nonempty` for `--noatime`.
+fn drop_far_words(error: &mut Error) {
+    for (given, suggested) in [
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+    ] {
+        let Some(ContextValue::String(word)) = error.get(given) else { continue };
+        let is_near = |known: &str| {
+            UnknownWord::is_mistyped(word.trim_start_matches('-'), known.trim_start_matches('-'))
+        };
+        let kept = match error.get(suggested) {
+            Some(ContextValue::String(known)) if is_near(known) => continue,
+            Some(ContextValue::Strings(known)) => {
+                known.iter().filter(|known| is_near(known)).cloned().collect()
+            }
+            Some(ContextValue::String(_)) => Vec::new(),
+            _ => continue,
+        };
+        error.remove(suggested);
+        if !kept.is_empty() {
+            error.insert(suggested, ContextValue::Strings(kept));
+        }
     }
 }
 

@@ -348,6 +348,15 @@ fn a_command_that_does_not_exist_leads_to_the_one_that_was_meant() {
         let tips: Vec<&str> = text.lines().filter(|line| line.contains("tip:")).collect();
         assert!(tips.len() == 1 && tips[0].contains(meant), "{words}: {text}");
     }
+    for (words, misleading) in [
+        ("mount --nonempty a b", "noatime"),
+        ("mount --uid=1 a b", "suid"),
+        ("upgrad", "guard"),
+        ("lst", "list-pairs"),
+    ] {
+        let output = run(words.split(' '));
+        assert!(!String::from_utf8_lossy(&output.stderr).contains(misleading), "{words}");
+    }
     let output = run(["xyzzy"]);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("tip:"));
 }

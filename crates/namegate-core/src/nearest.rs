@@ -17,6 +17,15 @@ impl UnknownWord {
     pub fn new<'k>(what: &'static str, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
         Self { what, word: word.to_owned(), nearest: nearest(word, known).map(str::to_owned) }
     }
+
+    /// Whether `word` is probably `known`, mistyped: another word with letters in common, such as an option of another program, is not.
+    #[cfg(feature = "config")]
+    pub fn is_mistyped(word: &str, known: &str) -> bool {
+        // In shorter words one letter makes another word: `uid` and `suid`.
+        const SHORTEST: usize = 4;
+        let longest = word.chars().count().max(known.chars().count());
+        word.len() >= SHORTEST && 3 * strsim::osa_distance(word, known) <= longest
+    }
 }
 
 impl fmt::Display for UnknownWord {
@@ -43,7 +52,7 @@ pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
     known
         .into_iter()
         .map(|k| (strsim::jaro_winkler(word, k), k))
-        .filter(|&(near, _)| near >= NEAR)
+        .filter(|&(near, known)| near >= NEAR && UnknownWord::is_mistyped(word, known))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, k)| k)
 }
@@ -58,6 +67,37 @@ pub(crate) fn nearest<'k>(_: &str, _: impl IntoIterator<Item = &'k str>) -> Opti
 mod tests {
     use super::*;
     use crate::name::display::acts_or_hides;
+
+    #[test]
+    #[cfg(feature = "config")]
+    fn a_mistyped_word_is_recognized_and_another_word_is_not_taken_for_one() {
+        let known = [
+            "noatime",
+            "user",
+            "suid",
+            "ro",
+            "allow-other",
+            "enforcing",
+            "windows",
+            "mount",
+            "man",
+            "guard",
+            "upgrade",
+        ];
+        for (word, expected) in [
+            ("allow-othr", Some("allow-other")),
+            ("enforce", Some("enforcing")),
+            ("widnows", Some("windows")),
+            ("mont", Some("mount")),
+            ("upgrad", Some("upgrade")),
+            ("nonempty", None),
+            ("use_ino", None),
+            ("uid", None),
+            ("rootcontext", None),
+        ] {
+            assert_eq!(nearest(word, known), expected, "{word}");
+        }
+    }
 
     #[test]
     fn the_unknown_word_is_escaped_for_display() {
