@@ -7,6 +7,7 @@ mod fuse;
 mod guard;
 mod locale;
 mod mounts;
+mod replaced;
 mod servers;
 
 use std::fs;
@@ -111,6 +112,7 @@ impl Machine {
         let mut checks = fuse::checks(self, sources);
         checks.extend(locale::checks(self));
         checks.extend(mounts::checks(self));
+        checks.extend(replaced::check(self));
         checks.extend(servers::checks(self));
         checks.push(self.guard());
         checks

@@ -269,6 +269,28 @@ fn services_without_a_utf8_locale_are_named_once_each() {
 }
 
 #[test]
+fn processes_that_run_a_replaced_program_are_named() {
+    let (dir, machine) = machine(&[], true);
+    for (pid, program, words) in [
+        ("7", "/usr/bin/namegate (deleted)", "/usr/bin/namegate\0mount\0--config\0x\0"),
+        ("8", "/usr/bin/namegate", "/usr/bin/namegate\0watch\0/srv\0"),
+        ("9", "/usr/bin/other (deleted)", "other\0"),
+        ("10", "/usr/bin/namegate (deleted)", "/sbin/mount.namegate\0/a\0/b\0"),
+        ("11", "/usr/local/bin/namegate (deleted)", "namegate\0wa\u{1b}tch\0"),
+        ("self", "/usr/bin/namegate (deleted)", "namegate\0doctor\0"),
+    ] {
+        let process = dir.path().join("proc").join(pid);
+        fs::create_dir_all(&process).unwrap();
+        fs::write(process.join("cmdline"), words).unwrap();
+        std::os::unix::fs::symlink(program, process.join("exe")).unwrap();
+    }
+    let [(condition, text, advice)] = &found(&machine, "programs")[..] else { panic!("one result") };
+    assert_eq!(*condition, Warn);
+    assert!(text.ends_with("process 7 (mount), process 10 (mount), process 11 (wa\\u{1B}tch)"), "{text}");
+    assert!(advice.contains("namegate upgrade"), "{advice}");
+}
+
+#[test]
 fn settings_of_samba_that_change_names_are_reported() {
     let check = |conf: &str| {
         let (_dir, machine) = machine(&[("etc/samba/smb.conf", conf)], true);

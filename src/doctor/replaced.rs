@@ -1,0 +1,49 @@
+//! Processes that go on with a program that was replaced since, as after an upgrade of the package.
+//!
+//! Source: proc_pid_exe(5): a path that was removed, also by another file that took its name, ends with ` (deleted)`.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{Diagnosis, Machine};
+use crate::name::display::display;
+
+pub(super) fn check(machine: &Machine) -> Option<Diagnosis> {
+    let processes = fs::read_dir(machine.path("proc")).ok()?;
+    let mut found: Vec<(u32, String)> = processes
+        .filter_map(|process| process.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| runs_replaced(machine, *pid))
+        .map(|pid| (pid, command_of(machine, pid)))
+        .collect();
+    found.sort_unstable();
+    let commands: Vec<String> =
+        found.iter().map(|(pid, command)| format!("process {pid} ({command})")).collect();
+    (!found.is_empty()).then(|| {
+        Diagnosis::warn(
+            "programs",
+            format!("a program that was replaced since still runs: {}", commands.join(", ")),
+            "`namegate upgrade NAME` goes on with the new one where a mount has `survive`; otherwise restart the service when \
+             its clients can spare their open files",
+        )
+    })
+}
+
+fn runs_replaced(machine: &Machine, pid: u32) -> bool {
+    let Ok(program) = fs::read_link(machine.path(&format!("proc/{pid}/exe"))) else { return false };
+    program
+        .as_os_str()
+        .as_bytes()
+        .strip_suffix(b" (deleted)")
+        .is_some_and(|path| path.ends_with(b"/namegate"))
+}
+
+/// The command of namegate that the process runs, such as `mount`.
+fn command_of(machine: &Machine, pid: u32) -> String {
+    let words = machine.read(&format!("proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = words.split(|&byte| byte == 0);
+    let program = words.next().unwrap_or_default();
+    // The helper of mount(8) has its own name instead.
+    let is_helper = !program.ends_with(b"namegate") || program.ends_with(b"mount.namegate");
+    let command = if is_helper { b"mount" } else { words.next().unwrap_or_default() };
+    display(command).to_string()
+}
