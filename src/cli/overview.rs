@@ -113,7 +113,10 @@ fn drop_far_words(error: &mut Error) {
             _ => continue,
         };
         error.remove(suggested);
-        if !kept.is_empty() {
+        if kept.is_empty() {
+            // It shows how to use what was suggested.
+            error.remove(ContextKind::Usage);
+        } else {
             error.insert(suggested, ContextValue::Strings(kept));
         }
     }
