@@ -191,7 +191,9 @@ impl LargeDirectory<'_, '_> {
                 new.into_iter().for_each(|new| suggested.add_text(&new.name));
             });
         });
-        if scan.directories.waits && has_guesses {
+        let needs_evidence =
+            matches!(suggester.hint(), EncodingHint::Guessed(guess) if guess.needs_evidence());
+        if scan.directories.waits && has_guesses && needs_evidence {
             return Handover::Waits;
         }
         let mut held = HeldNames::new(suspects, used, suggested, &mut self);

@@ -157,7 +157,8 @@ impl<'s> DirectoryScan<'s> {
             }
             CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
         };
-        if self.waits && repairs.values().any(is_decoded_by_guess) {
+        let may_change = self.waits && directory.encodings.is_some_and(EncodingGuess::needs_evidence);
+        if may_change && repairs.values().any(is_decoded_by_guess) {
             return Handover::Waits;
         }
         let inode_of = self.inode_of.filter(|_| self.has_messages() && directory.container.is_none());

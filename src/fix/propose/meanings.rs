@@ -179,9 +179,9 @@ impl<'s> NameMeanings<'s> {
         self.evidence.counts()
     }
 
-    /// Whether a name was decoded by a guess that is not likely.
+    /// Whether a name was decoded by a guess that is not likely and that more evidence could change.
     pub(super) fn have_guesses(&self, texts: &MeantTexts) -> bool {
-        if self.evidence.guess.is_none() {
+        if !self.evidence.guess.as_ref().is_some_and(EncodingGuess::needs_evidence) {
             return false;
         }
         let is_decoded = |at: usize| {

@@ -116,11 +116,10 @@ impl Encoding {
         !OTHER.contains(&self.name())
     }
 
-    /// Whether each byte is decoded to one character, whatever bytes are next to it.
-    pub(super) fn is_bytewise(self) -> bool {
+    /// Whether each byte is a character. The tone marks of windows-1258 are composed with the letters before them.
+    pub(super) fn is_single_byte(self) -> bool {
         match self.0 {
-            // Tone marks are composed with the letters before them.
-            Standard(encoding) => encoding.is_single_byte() && encoding != encoding_rs::WINDOWS_1258,
+            Standard(encoding) => encoding.is_single_byte(),
             Oem(..) | Own(_) => true,
         }
     }
@@ -227,15 +226,26 @@ pub(super) const TRIED: [(&str, f32); 47] = [
     ("euc-kr", 0.7),
 ];
 
-/// The level of a character in a national standard whose characters are in two levels, the common ones first.
+/// Calls `take` with the characters of a national standard that has them in two levels, the common ones first, and with the level
+/// of each. A character that the standard has twice comes last with the first of its codes.
 ///
-/// `standard` is the encoding that is made of it, with the last lead byte of each level.
-pub(super) fn level(c: char, (standard, first, second): (&str, u8, u8)) -> Option<u8> {
-    let mut text = [0; 4];
-    let encoding = encoding_rs::Encoding::for_label(standard.as_bytes())?;
-    match *encoding.encode(c.encode_utf8(&mut text)).0 {
-        [lead @ 0xA1..=0xFF, 0x40..=0xFF] if lead <= first => Some(1),
-        [lead @ 0xA1..=0xFF, 0x40..=0xFF] if lead <= second => Some(2),
-        _ => None,
+/// `encoding` is the one that is made of the standard; `levels` are the last lead bytes of the two levels in it.
+pub(super) fn each_of_two_levels(encoding: &str, levels: [u8; 2], mut take: impl FnMut(char, u8)) {
+    let Some(encoding) = encoding_rs::Encoding::for_label(encoding.as_bytes()) else { return };
+    for lead in (0xA1..=levels[1]).rev() {
+        let codes: Vec<u8> = (0x40..=0xFE).rev().flat_map(|trail| [lead, trail, b' ']).collect();
+        let (text, _) = encoding.decode_without_bom_handling(&codes);
+        // A code that the encoding lacks gives no character, or two.
+        let mut found = None;
+        for (at, c) in text.chars().scan(0, |at, c| {
+            *at = if c == ' ' { 0 } else { *at + 1 };
+            Some((*at, c))
+        }) {
+            match at {
+                0 => found.take().into_iter().for_each(|c| take(c, if lead <= levels[0] { 1 } else { 2 })),
+                1 => found = Some(c),
+                _ => found = None,
+            }
+        }
     }
 }

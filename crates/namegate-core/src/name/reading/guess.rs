@@ -10,27 +10,26 @@ mod sample;
 mod tried;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use self::reader::GuessReader;
 use self::reader::{telling_words, without_numbers};
-use self::readings::{Readings, readings};
+use self::readings::{Lanes, NameComparison, Readings};
 pub use self::sample::EncodingSample;
 use self::tried::{CUT, EXPLANATIONS, MASKED, Number, UNEXPLAINED, contents, tried_encodings, weight_of};
-use super::language::Language;
+use super::language::{LANES, Language};
 use super::{Contents, Damage, Encoding, Wrapping, has_stray_bytes};
 use crate::name::escape::stable_hash;
 
 /// Letters are not independent of each other, so the costs overstate the evidence.
 const WEIGHT_OF_EVIDENCE: f32 = 0.8;
 /// A reading that is less likely than the best by more than this, as a logarithm, is not considered.
-const NEGLIGIBLE: f32 = 18.0;
+const NEGLIGIBLE: f32 = 12.0;
 /// The names to which the mixture is fitted: more do not improve it.
 const SAMPLE: usize = 96;
 const ROUNDS: usize = 10;
 /// The mixture fits if a round changes no probability by more than this.
-const SETTLED: f32 = 1e-4;
+const SETTLED: f32 = 1e-3;
 /// The share of a pair in which no name of the sample can be.
 const UNSEEN: f32 = 1e-8;
 /// What the common encodings count beside the names, in names.
@@ -46,6 +45,9 @@ const ENOUGH_NAMES: f32 = 2.4;
 /// The same for a text with parts in UTF-8: the others are shorter than names.
 const LIKELY_FOR_PARTS: f32 = 0.999;
 const ENOUGH_FOR_PARTS: f32 = 4.5;
+
+/// The others of a tree say little more about names if so many of these are in one encoding.
+const MANY_NAMES: f32 = 12.0;
 
 /// The number of texts that a [`NameReading`] has beside the best.
 const MAX_OTHERS: usize = 3;
@@ -73,24 +75,33 @@ impl Pair {
 
 /// A number for each pair.
 #[derive(Clone, Debug)]
-struct Weights(Vec<f32>);
+struct Weights(Vec<Lanes>);
 
 impl Weights {
     fn filled(with: f32) -> Self {
-        Self(vec![with; EXPLANATIONS * usize::from(LANGUAGES)])
+        Self(vec![[with; LANES]; EXPLANATIONS * usize::from(LANGUAGES) / LANES])
     }
 
     fn of(&self, pair: Pair) -> f32 {
-        self.0[pair.index()]
+        self.0.as_flattened()[pair.index()]
     }
 
     fn of_mut(&mut self, pair: Pair) -> &mut f32 {
-        &mut self.0[pair.index()]
+        &mut self.0.as_flattened_mut()[pair.index()]
+    }
+
+    /// The numbers of this pair, which is the first in its lanes, and of the next ones.
+    fn lanes(&self, first: Pair) -> &Lanes {
+        &self.0[first.index() / LANES]
+    }
+
+    fn lanes_mut(&mut self, first: Pair) -> &mut Lanes {
+        &mut self.0[first.index() / LANES]
     }
 }
 
 /// How many names are in which encodings and languages, as far as they were guessed: the evidence for other names. Those of one
-/// directory that have the same [words](telling_words) count once.
+/// directory that have the same words beyond ASCII count once.
 #[derive(Clone, Debug, Default)]
 pub struct EncodingCounts {
     names: BTreeMap<Pair, u64>,
@@ -238,10 +249,11 @@ impl EncodingGuess {
         let forms = names.len();
         let step = forms.div_ceil(SAMPLE).max(1);
         let mut with_words = HashMap::<u32, u32>::new();
+        let mut comparison = NameComparison::default();
         let sampled = names.into_iter().step_by(step).map(|(form, name)| {
             let words = stable_hash(&telling_words(&name)) as u32;
             *with_words.entry(words).or_default() += 1;
-            (form, SampledName { readings: readings(&name), words, count: 0.0 })
+            (form, SampledName { readings: comparison.readings(&name), words, count: 0.0 })
         });
         let mut sample: BTreeMap<_, SampledName> = sampled.collect();
         let mut sampled = 0.0;
@@ -255,31 +267,47 @@ impl EncodingGuess {
         let mut earlier = earlier.clone();
         earlier.words.retain(|(_, words)| !with_words.contains_key(words));
         let (pairs, prior) = prior(sample.values().map(|name| &name.readings), &earlier);
-        let (mut counts, mut weights) = (Weights::filled(0.0), Vec::new());
+        let same = same_explanations(sample.values().map(|name| &name.readings), &prior);
+        let is_first = |number: Number| same[usize::from(number)] == number;
+        sample.values_mut().for_each(|name| name.readings.consider(is_first));
+        // Explanations that give all names the same texts are one for the mixture, as common as all of them.
+        let first_of =
+            |pair: Pair| Pair(same[usize::from(pair.explanation())] * LANGUAGES + pair.0 % LANGUAGES);
+        let (mut joined, mut all_joined) = (Weights::filled(0.0), Weights::filled(0.0));
+        for &pair in &pairs {
+            *joined.of_mut(first_of(pair)) += sparse(prior.of(pair));
+            *all_joined.of_mut(first_of(pair)) += prior.of(pair);
+        }
+        for &pair in pairs.iter().filter(|&&pair| is_first(pair.explanation())) {
+            *joined.of_mut(pair) = share_of(joined.of(pair));
+        }
+        let mut counts = Weights::filled(0.0);
         for SampledName { readings, count, .. } in sample.values_mut() {
             readings.weigh(
-                &mut weights,
-                |pair, _| prior.of(pair),
-                |pair, _, now| *counts.of_mut(pair) += *count * now,
+                &mut counts,
+                |_, first, _| *joined.lanes(first),
+                |counts, first, change| add(counts.lanes_mut(first), *count, change),
             );
         }
         // A name is no evidence for itself: it is read by what the others are, and alone by what is common.
         for _ in 1..if sampled <= 1.0 { 1 } else { ROUNDS } {
             let mut change = 0.0_f32;
             for SampledName { readings, count, .. } in sample.values_mut() {
-                let known = Cell::from_mut(&mut counts.0[..]).as_slice_of_cells();
                 let own = readings.evidence;
-                let others = sampled - own + PRIOR_NAMES;
+                let scale = 1.0 / (sampled - own + PRIOR_NAMES);
                 let of_name = readings.weigh(
-                    &mut weights,
-                    |pair, before| {
-                        let of_others = known[pair.index()].get() - own * before;
-                        sparse((of_others.max(0.0) + PRIOR_NAMES * prior.of(pair)) / others)
+                    &mut counts,
+                    |counts, first, before| {
+                        let (known, prior) = (counts.lanes(first), joined.lanes(first));
+                        let mut share = [0.0; LANES];
+                        for lane in 0..LANES {
+                            let of_others = known[lane] - own * before[lane];
+                            let of_others = if of_others > 0.0 { of_others } else { 0.0 };
+                            share[lane] = sparse((of_others + PRIOR_NAMES * prior[lane]) * scale);
+                        }
+                        share
                     },
-                    |pair, before, now| {
-                        let known = &known[pair.index()];
-                        known.set(known.get() - *count * before + *count * now);
-                    },
+                    |counts, first, change| add(counts.lanes_mut(first), *count, change),
                 );
                 change = change.max(of_name);
             }
@@ -288,10 +316,13 @@ impl EncodingGuess {
             }
         }
         let all = sampled + PRIOR_NAMES;
-        let mut shares = Weights::filled(UNSEEN);
+        let (mut shares, joined_counts) = (Weights::filled(UNSEEN), counts.clone());
         for &pair in &pairs {
-            let share = (counts.of(pair).max(0.0) + PRIOR_NAMES * prior.of(pair)) / all;
-            *shares.of_mut(pair) = sparse(share);
+            // The names do not tell these explanations apart, so they count for each as far as it is common.
+            let part = prior.of(pair) / all_joined.of(first_of(pair));
+            let of_pair = joined_counts.of(first_of(pair)).max(0.0) * part;
+            *counts.of_mut(pair) = of_pair;
+            *shares.of_mut(pair) = sparse((of_pair + PRIOR_NAMES * prior.of(pair)) / all);
         }
         let scale = forms as f32 / sample.len() as f32;
         let names = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
@@ -333,6 +364,11 @@ impl EncodingGuess {
     /// Whether the names that need an encoding have the same words beyond ASCII: they are no more evidence than one of them.
     pub fn is_one_series(&self) -> bool {
         self.names > 1 && self.different == 1
+    }
+
+    /// Whether more names, from elsewhere, could be evidence for these: there are few of them, or they are in many encodings.
+    pub fn needs_evidence(&self) -> bool {
+        (0..MASKED).all(|number| self.own[usize::from(number)] < MANY_NAMES)
     }
 
     /// Decodes `name`, one of the names of which this is the guess; `None` if no encoding can. [`EncodingGuess::reader`] is faster
@@ -391,17 +427,32 @@ fn sparse(share: f32) -> f32 {
     share * share.sqrt()
 }
 
+/// The opposite of [`sparse`].
+fn share_of(weight: f32) -> f32 {
+    (weight * weight).cbrt()
+}
+
+fn add(lanes: &mut Lanes, factor: f32, change: &Lanes) {
+    (0..LANES).for_each(|lane| lanes[lane] += factor * change[lane]);
+}
+
 /// The pairs in which any name of the sample can be, and how common each is before any name is read.
 fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCounts) -> (Vec<Pair>, Weights) {
     let mut weights = Weights::filled(0.0);
+    for (first, likelihoods) in sample.flat_map(Readings::pairs) {
+        let lanes = weights.lanes_mut(first);
+        (0..LANES).for_each(|lane| lanes[lane] += likelihoods[lane]);
+    }
     let mut pairs = Vec::new();
-    for pair in sample.flat_map(|readings| &readings.candidates).map(|candidate| &candidate.pair) {
-        if weights.of(*pair) == 0.0 {
-            *weights.of_mut(*pair) = weight_of(pair.explanation());
-            pairs.push(*pair);
+    for number in 0..EXPLANATIONS as Number {
+        let weight = weight_of(number);
+        for pair in (0..LANGUAGES).map(|language| Pair::new(number, language as Language)) {
+            if weights.of(pair) > 0.0 {
+                *weights.of_mut(pair) = weight;
+                pairs.push(pair);
+            }
         }
     }
-    pairs.sort_unstable();
     let all: f32 = pairs.iter().map(|&pair| weights.of(pair)).sum();
     let earlier_names = earlier.names();
     // A few earlier names count less than many, and those with the same words not more than one.
@@ -413,4 +464,29 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
         *weights.of_mut(pair) = (weights.of(pair) / all + weight * known) / (1.0 + weight);
     }
     (pairs, weights)
+}
+
+/// For each explanation: the one that stands for all that give the names of the sample the same texts, which is the most common.
+fn same_explanations<'r>(
+    sample: impl Iterator<Item = &'r Readings>,
+    prior: &Weights,
+) -> [Number; EXPLANATIONS] {
+    let mut texts: [Vec<u32>; EXPLANATIONS] = std::array::from_fn(|_| Vec::new());
+    for (name, readings) in (0_u32..).zip(sample) {
+        for &(number, text) in &readings.explanations {
+            texts[usize::from(number)].push(name << 16 | u32::from(text));
+        }
+    }
+    let mut order: Vec<usize> = (0..EXPLANATIONS).collect();
+    let common = |number: usize| -> f32 {
+        let first = number * usize::from(LANGUAGES);
+        prior.0.as_flattened()[first..first + usize::from(LANGUAGES)].iter().sum()
+    };
+    order.sort_by(|&a, &b| common(b).total_cmp(&common(a)));
+    let mut first: HashMap<&[u32], Number> = HashMap::new();
+    let mut same = [0; EXPLANATIONS];
+    for number in order {
+        same[number] = *first.entry(&texts[number]).or_insert(number as Number);
+    }
+    same
 }

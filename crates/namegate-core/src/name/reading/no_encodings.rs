@@ -25,7 +25,7 @@ impl Encoding {
         match self.0 {}
     }
 
-    pub(super) fn is_bytewise(self) -> bool {
+    pub(super) fn is_single_byte(self) -> bool {
         match self.0 {}
     }
 
@@ -58,6 +58,4 @@ impl FromStr for Encoding {
 pub(super) const TRIED: [(&str, f32); 0] = [];
 
 /// No character has a level without the encodings of East Asia.
-pub(super) fn level(_: char, _: (&str, u8, u8)) -> Option<u8> {
-    None
-}
+pub(super) fn each_of_two_levels(_: &str, _: [u8; 2], _: impl FnMut(char, u8)) {}

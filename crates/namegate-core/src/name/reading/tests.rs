@@ -401,11 +401,11 @@ fn the_guess_does_not_depend_on_the_order_of_names() {
 }
 
 /// The costs of `text` in all languages that have its scripts.
-fn all_costs(prepared: &mut language::Prepared) -> (f32, Vec<(language::Language, f32)>) {
+fn all_costs(prepared: &language::Prepared) -> (f32, Vec<(language::Language, f32)>) {
     let (least, mut found) = (prepared.least(), Vec::new());
-    prepared.costs(least, f32::INFINITY, |language, cost| {
-        found.push((language, cost));
-        f32::INFINITY
+    prepared.compare(least, |costs| {
+        let of = |lane| costs.common + language::in_whole(costs.own[usize::from(lane)]);
+        found.extend((0..costs.languages as u8).map(|lane| (costs.first + lane, of(lane))));
     });
     (least, found)
 }
@@ -413,7 +413,7 @@ fn all_costs(prepared: &mut language::Prepared) -> (f32, Vec<(language::Language
 #[test]
 fn an_arabic_mark_is_no_letter_of_another_alphabet() {
     let best = |text: &str| {
-        let (_, costs) = all_costs(&mut language::Prepared::for_text(text));
+        let (_, costs) = all_costs(&language::Prepared::for_text(text));
         costs.into_iter().map(|(_, cost)| cost).fold(f32::INFINITY, f32::min)
     };
     for mark in '\u{64B}'..='\u{655}' {
@@ -429,13 +429,15 @@ proptest! {
     fn a_text_costs_the_same_by_its_bytes_and_by_itself(
         name in prop::collection::vec(prop_oneof![b'a'..=b'z', b' '..=b'~', 0x80..=0xFFu8], 0..160)
     ) {
-        let mut by_bytes = language::Prepared::for_bytes(&name);
+        let mut by_bytes = language::Prepared::default();
+        by_bytes.set_bytes(&name);
         for label in ["windows-1252", "koi8-r", "cp437", "cp862", "windows-1256", "iso-8859-7", "windows-874"] {
             let encoding = encoding(label);
             let Some(text) = encoding.read(&name) else { continue };
-            by_bytes.set_beyond(|at| encoding.read(&name[at..=at]).unwrap().chars().next().unwrap());
-            let (least, costs) = all_costs(&mut by_bytes);
-            let (alone, expected) = all_costs(&mut language::Prepared::for_text(&text));
+            let character = |at| encoding.read(&name[at..=at]).unwrap().chars().next().unwrap();
+            by_bytes.set_beyond(|at| language::TextCharacter::new(character(at)));
+            let (least, costs) = all_costs(&by_bytes);
+            let (alone, expected) = all_costs(&language::Prepared::for_text(&text));
             prop_assert!((least - alone).abs() < 1e-3, "{}: {} {}", label, least, alone);
             prop_assert_eq!(costs.len(), expected.len());
             for (cost, expected) in costs.iter().zip(&expected) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::{Contents, Damage, Kept, Wrapping};
-use super::readings::readings;
+use super::readings::NameComparison;
 use super::{Choice, EncodingGuess, NameReading};
 use crate::name::escape::escape;
 
@@ -13,6 +13,7 @@ pub struct GuessReader<'g> {
     guess: &'g EncodingGuess,
     /// The choices, by [`without_numbers`].
     choices: HashMap<Vec<u8>, Option<Choice>>,
+    comparison: Box<NameComparison>,
 }
 
 /// The number of choices that a [`GuessReader`] remembers.
@@ -20,12 +21,12 @@ const MOST_CHOICES: usize = 1024;
 
 impl<'g> GuessReader<'g> {
     pub(super) fn new(guess: &'g EncodingGuess) -> Self {
-        Self { guess, choices: HashMap::new() }
+        Self { guess, choices: HashMap::new(), comparison: Box::default() }
     }
 
     /// As [`EncodingGuess::read`].
     pub fn read(&mut self, name: &[u8]) -> Option<NameReading> {
-        let Self { guess, choices } = self;
+        let Self { guess, choices, comparison } = self;
         let (wrapping, bytes) = Wrapping::find(name);
         let key = without_numbers(&bytes);
         if choices.len() >= MOST_CHOICES && !choices.contains_key(&key) {
@@ -34,8 +35,9 @@ impl<'g> GuessReader<'g> {
         let choice = choices.entry(key).or_insert_with_key(|key| match guess.sample.get(key) {
             Some(sampled) => guess.choose(&sampled.readings),
             None => {
-                let mut readings = readings(&bytes);
-                readings.weigh(&mut Vec::new(), |pair, _| guess.shares.of(pair), |_, _, _| ());
+                let mut readings = comparison.readings(&bytes);
+                readings.consider(|_| true);
+                readings.weigh(&mut (), |(), first, _| *guess.shares.lanes(first), |(), _, _| ());
                 guess.choose(&readings)
             }
         });

@@ -1,25 +1,19 @@
 //! All plausible readings of one name.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::super::Kept;
 use super::super::damage::{Cut, masked, utf8_evidence};
-use super::super::language::{Language, Prepared};
-use super::tried::{CUT, MASKED, NO_CHARACTER, Number, UNEXPLAINED, tried_encodings};
+use super::super::encodings::TRIED;
+use super::super::language::{
+    LANES, Language, LanguageCosts, MOST_LANGUAGES, Prepared, TextCharacter, in_whole,
+};
+use super::tried::{
+    ByTable, CUT, EXPLANATIONS, MASKED, Number, UNEXPLAINED, read_by_tables, tried_encodings,
+};
 use super::{NEGLIGIBLE, Pair, WEIGHT_OF_EVIDENCE};
 use crate::name::utf8::{IllFormed, Malformation, ill_formed};
-
-/// A reading of a name.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) pair: Pair,
-    /// The number of its text.
-    pub(super) text: u16,
-    /// How well the text fits the language, relative to the best.
-    pub(super) likelihood: f32,
-    /// The probability of the reading among all of the name.
-    pub(super) probability: f32,
-}
 
 /// Where a text of a name comes from.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +22,55 @@ pub(super) struct TextOrigin {
     pub(super) number: Number,
     /// Whether it has parts in UTF-8 and others in an encoding.
     pub(super) is_mixed: bool,
+    /// Which of [`Readings::fits`] are its own.
+    first_fit: u16,
+    end_of_fits: u16,
+}
+
+impl TextOrigin {
+    fn new(number: Number, is_mixed: bool) -> Self {
+        Self { number, is_mixed, first_fit: 0, end_of_fits: 0 }
+    }
+
+    fn fits(&self) -> Range<usize> {
+        self.first_fit.into()..self.end_of_fits.into()
+    }
+}
+
+/// Numbers for the languages from one on.
+pub(super) type Lanes = [f32; LANES];
+
+/// How well a text fits some languages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fit {
+    first: Language,
+    /// Relative to the best language and text of the name.
+    likelihoods: Lanes,
+}
+
+/// An explanation of a name and some languages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// The pair of the first language.
+    pub(super) first: Pair,
+    /// The number of the [`Fit`].
+    fit: u16,
+    /// The number of the text.
+    text: u16,
+    /// The probability of each pair among all readings of the name.
+    probabilities: Lanes,
+    /// What the probabilities are computed from.
+    weights: Lanes,
 }
 
 /// The plausible readings of a name.
 #[derive(Clone, Debug)]
 pub(super) struct Readings {
     pub(super) texts: Vec<TextOrigin>,
-    pub(super) candidates: Vec<Candidate>,
+    /// The explanations, in order, and the number of the text that each gives.
+    pub(super) explanations: Vec<(Number, u16)>,
+    fits: Vec<Fit>,
+    readings: Vec<Reading>,
     /// How much the name says about the other names, from 0 to 1.
     pub(super) evidence: f32,
     /// Whether the name alone shows that it is UTF-8 that was cut.
@@ -44,66 +80,98 @@ pub(super) struct Readings {
 }
 
 impl Readings {
+    /// Each explanation with the languages that its text fits, some at a time.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (Pair, &Lanes)> {
+        self.explanations.iter().flat_map(|&(number, text)| {
+            let fits = &self.fits[self.texts[usize::from(text)].fits()];
+            fits.iter().map(move |fit| (Pair::new(number, fit.first), &fit.likelihoods))
+        })
+    }
+
+    /// Considers the readings by the explanations for which `is_considered` says so, and no others.
+    pub(super) fn consider(&mut self, is_considered: impl Fn(Number) -> bool) {
+        self.readings.clear();
+        for &(number, text) in self.explanations.iter().filter(|(number, _)| is_considered(*number)) {
+            let reading = |at: usize| {
+                let first = Pair::new(number, self.fits[at].first);
+                Reading { first, fit: at as u16, text, probabilities: [0.0; LANES], weights: [0.0; LANES] }
+            };
+            self.readings.extend(self.texts[usize::from(text)].fits().map(reading));
+        }
+    }
+
+    /// Computes the probabilities of the readings, if pairs are as common as `share` says, which gets the first of some pairs and
+    /// their probabilities before. `note` gets what the probabilities of these have changed by. Both get `known`. Returns the
+    /// greatest change.
+    pub(super) fn weigh<K: ?Sized>(
+        &mut self,
+        known: &mut K,
+        share: impl Fn(&K, Pair, &Lanes) -> Lanes,
+        note: impl Fn(&mut K, Pair, &Lanes),
+    ) -> f32 {
+        let mut sums = [0.0; LANES];
+        for reading in &mut self.readings {
+            reading.weights = share(known, reading.first, &reading.probabilities);
+            let likelihoods = &self.fits[usize::from(reading.fit)].likelihoods;
+            for lane in 0..LANES {
+                reading.weights[lane] *= likelihoods[lane];
+                sums[lane] += reading.weights[lane];
+            }
+        }
+        let all: f32 = sums.iter().sum();
+        let scale = if all > 0.0 { 1.0 / all } else { 0.0 };
+        let mut greatest = [0.0_f32; LANES];
+        for reading in &mut self.readings {
+            let mut change = [0.0; LANES];
+            for lane in 0..LANES {
+                let probability = reading.weights[lane] * scale;
+                change[lane] = probability - reading.probabilities[lane];
+                reading.probabilities[lane] = probability;
+                let size = change[lane].abs();
+                greatest[lane] = if size > greatest[lane] { size } else { greatest[lane] };
+            }
+            note(known, reading.first, &change);
+        }
+        greatest.into_iter().fold(0.0, f32::max)
+    }
+
     /// The probabilities and the indexes of the texts, the likeliest first.
     pub(super) fn ranked(&self) -> Vec<(f32, usize)> {
         let mut ranked: Vec<(f32, usize)> = (0..self.texts.len()).map(|at| (0.0, at)).collect();
-        self.candidates
-            .iter()
-            .for_each(|candidate| ranked[usize::from(candidate.text)].0 += candidate.probability);
+        for reading in &self.readings {
+            ranked[usize::from(reading.text)].0 += reading.probabilities.iter().sum::<f32>();
+        }
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
         ranked
     }
 
     /// The explanations that give the text at index `text`.
     pub(super) fn explanations_of(&self, text: usize) -> Vec<Number> {
-        let same = self.candidates.iter().filter(|candidate| usize::from(candidate.text) == text);
-        let mut same: Vec<Number> = same.map(|candidate| candidate.pair.explanation()).collect();
-        same.dedup();
-        same
-    }
-
-    /// Computes the probabilities of the readings, if pairs are as common as `share` says, which also gets the probability before.
-    /// `note` gets the probability of each pair before and after. Returns the greatest change. `weights` is overwritten.
-    pub(super) fn weigh(
-        &mut self,
-        weights: &mut Vec<f32>,
-        share: impl Fn(Pair, f32) -> f32,
-        mut note: impl FnMut(Pair, f32, f32),
-    ) -> f32 {
-        weights.clear();
-        let weight =
-            |candidate: &Candidate| share(candidate.pair, candidate.probability) * candidate.likelihood;
-        weights.extend(self.candidates.iter().map(weight));
-        let all: f32 = weights.iter().sum();
-        let mut change = 0.0_f32;
-        for (candidate, weight) in self.candidates.iter_mut().zip(weights) {
-            let before = std::mem::replace(&mut candidate.probability, *weight / all);
-            change = change.max((candidate.probability - before).abs());
-            note(candidate.pair, before, candidate.probability);
-        }
-        change
+        let same = self.explanations.iter().filter(|(_, of)| usize::from(*of) == text);
+        same.map(|&(number, _)| number).collect()
     }
 }
 
 /// A text that a name can be.
-struct Text<'t> {
+#[derive(Debug)]
+struct Text {
     origin: TextOrigin,
-    characters: Characters<'t>,
+    characters: Characters,
     /// What the explanation costs beside the text.
     extra: f32,
 }
 
-enum Characters<'t> {
+#[derive(Debug)]
+enum Characters {
     /// Each byte is a character. The table has those of 80..FF.
-    Bytewise(&'t [char; 128]),
-    Decoded(String, Prepared),
+    Bytewise(&'static [TextCharacter; 128]),
+    Decoded(String),
 }
 
-impl<'t> Text<'t> {
+impl Text {
     fn decoded(number: Number, text: String, extra: f32) -> Self {
-        let prepared = Prepared::for_text(&text);
-        let origin = TextOrigin { number, is_mixed: false };
-        Self { origin, characters: Characters::Decoded(text, prepared), extra }
+        let origin = TextOrigin::new(number, false);
+        Self { origin, characters: Characters::Decoded(text), extra }
     }
 }
 
@@ -123,40 +191,98 @@ const COST_OF_MASKED: f32 = 4.0;
 /// How much a name counts as evidence whose characters beyond ASCII stand alone.
 const LITTLE_EVIDENCE: f32 = 0.5;
 
-/// All plausible readings of `name`.
-pub(super) fn readings(name: &[u8]) -> Readings {
-    let cut = Cut::find(name);
-    let evidence = cut.as_ref().map_or(0, |cut| utf8_evidence(cut.before) + utf8_evidence(cut.after));
-    let mut texts: Vec<Text<'_>> = Vec::new();
-    let mut numbers: Vec<(Number, usize)> = Vec::new();
-    let cost = cut.as_ref().map(cost_of_cut);
-    if evidence < CERTAINLY_UTF8 || cost != Some(COST_OF_LIKE_CUT) {
-        add_legacy(name, &mut texts, &mut numbers);
+/// Finds the readings of names, one after another, in the same memory.
+#[derive(Debug, Default)]
+pub(super) struct NameComparison {
+    texts: Vec<Text>,
+    bytewise: Prepared,
+    decoded: Prepared,
+    /// The costs of the texts by their numbers.
+    costs: Vec<(u16, LanguageCosts)>,
+}
+
+impl NameComparison {
+    /// All plausible readings of `name`.
+    pub(super) fn readings(&mut self, name: &[u8]) -> Readings {
+        let cut = Cut::find(name);
+        let evidence = cut.as_ref().map_or(0, |cut| utf8_evidence(cut.before) + utf8_evidence(cut.after));
+        let texts = &mut self.texts;
+        texts.clear();
+        let mut numbers: Vec<(Number, u16)> = Vec::with_capacity(EXPLANATIONS);
+        let cost = cut.as_ref().map(cost_of_cut);
+        if evidence < CERTAINLY_UTF8 || cost != Some(COST_OF_LIKE_CUT) {
+            add_legacy(name, texts, &mut numbers);
+        }
+        let mut add = |text: Text| {
+            numbers.push((text.origin.number, texts.len() as u16));
+            texts.push(text);
+        };
+        if let (Some(cut), Some(cost)) = (&cut, cost) {
+            add(Text::decoded(CUT, cut.text(), cost));
+        }
+        if let Some(masked) = masked(name) {
+            add(Text::decoded(MASKED, masked.text, COST_OF_MASKED * masked.count as f32));
+        }
+        let rest: String = name.utf8_chunks().map(|chunk| chunk.valid()).collect();
+        let ill_formed: Vec<IllFormed> = ill_formed(name).collect();
+        let cost = |found: &IllFormed| match is_made(found.kind) {
+            true => COST_OF_MADE,
+            false => COST_OF_STRAY * found.span.len() as f32,
+        };
+        add(Text::decoded(UNEXPLAINED, rest, ill_formed.iter().map(cost).sum()));
+        let fits = self.compare(name);
+        let texts: Vec<TextOrigin> = self.texts.iter().map(|text| text.origin).collect();
+        numbers.retain(|&(_, text)| !texts[usize::from(text)].fits().is_empty());
+        Readings {
+            texts,
+            explanations: numbers,
+            fits,
+            readings: Vec::new(),
+            evidence: evidence_of(name),
+            shows_utf8: evidence >= PROBABLY_UTF8,
+            is_odd: ill_formed.iter().any(|found| is_odd(name, found)),
+        }
     }
-    let mut add = |text: Text<'static>| {
-        numbers.push((text.origin.number, texts.len()));
-        texts.push(text);
-    };
-    if let (Some(cut), Some(cost)) = (&cut, cost) {
-        add(Text::decoded(CUT, cut.text(), cost));
-    }
-    if let Some(masked) = masked(name) {
-        add(Text::decoded(MASKED, masked.text, COST_OF_MASKED * masked.count as f32));
-    }
-    let rest: String = name.utf8_chunks().map(|chunk| chunk.valid()).collect();
-    let ill_formed: Vec<IllFormed> = ill_formed(name).collect();
-    let cost = |found: &IllFormed| match is_made(found.kind) {
-        true => COST_OF_MADE,
-        false => COST_OF_STRAY * found.span.len() as f32,
-    };
-    add(Text::decoded(UNEXPLAINED, rest, ill_formed.iter().map(cost).sum()));
-    let (candidates, texts) = compare(name, texts, &numbers);
-    Readings {
-        texts,
-        candidates,
-        evidence: evidence_of(name),
-        shows_utf8: evidence >= PROBABLY_UTF8,
-        is_odd: ill_formed.iter().any(|found| is_odd(name, found)),
+
+    /// Compares the texts with the languages. Returns how well they fit those that they fit at all.
+    fn compare(&mut self, name: &[u8]) -> Vec<Fit> {
+        let Self { texts, bytewise, decoded, costs: found } = self;
+        bytewise.set_bytes(name);
+        found.clear();
+        let mut best = f32::INFINITY;
+        for (at, text) in (0..).zip(&*texts) {
+            let prepared = match &text.characters {
+                Characters::Bytewise(table) => {
+                    bytewise.set_beyond(|at| table[usize::from(name[at] - 0x80)]);
+                    &*bytewise
+                }
+                Characters::Decoded(text) => {
+                    decoded.set_text(text);
+                    &*decoded
+                }
+            };
+            let least = prepared.least() + text.extra;
+            if least * WEIGHT_OF_EVIDENCE > best + NEGLIGIBLE {
+                continue;
+            }
+            prepared.compare(least, |costs| {
+                let cost = costs.best() * WEIGHT_OF_EVIDENCE;
+                if cost <= best + NEGLIGIBLE {
+                    best = best.min(cost);
+                    found.push((at, costs));
+                }
+            });
+        }
+        let mut fits = Vec::with_capacity(found.len() * MOST_LANGUAGES / LANES);
+        for (text, costs) in found {
+            let origin = &mut texts[usize::from(*text)].origin;
+            if origin.fits().is_empty() {
+                origin.first_fit = fits.len() as u16;
+            }
+            add_fits(costs, best, &mut fits);
+            origin.end_of_fits = fits.len() as u16;
+        }
+        fits
     }
 }
 
@@ -239,113 +365,80 @@ fn group(lead: u8) -> u8 {
 }
 
 /// Adds the texts of `name` in the encodings, and the number of the text for each encoding that gives one.
-fn add_legacy<'t>(name: &[u8], texts: &mut Vec<Text<'t>>, numbers: &mut Vec<(Number, usize)>) {
+fn add_legacy(name: &[u8], texts: &mut Vec<Text>, numbers: &mut Vec<(Number, u16)>) {
     // Well-formed sequences of several bytes may stay what they are.
     let is_bytewise = name.utf8_chunks().all(|chunk| chunk.valid().is_ascii());
-    let mut beyond: Vec<usize> =
-        name.iter().filter_map(|byte| byte.checked_sub(0x80)).map(usize::from).collect();
-    beyond.sort_unstable();
-    beyond.dedup();
-    for (number, tried) in (0..).zip(tried_encodings()) {
-        let (text, known) = match &tried.characters {
-            Some(table) if is_bytewise => {
-                if beyond.iter().any(|&at| table[at] == NO_CHARACTER) {
-                    continue;
-                }
-                let is_same = |text: &Text<'_>| match &text.characters {
-                    Characters::Bytewise(other) => beyond.iter().all(|&at| other[at] == table[at]),
-                    Characters::Decoded(other, _) => {
-                        name.iter().map(|&byte| character(table, byte)).eq(other.chars())
-                    }
-                };
-                (Ok(&**table), texts.iter().position(is_same))
+    let by_table = if is_bytewise {
+        let mut beyond: Vec<usize> =
+            name.iter().filter_map(|byte| byte.checked_sub(0x80)).map(usize::from).collect();
+        beyond.sort_unstable();
+        beyond.dedup();
+        read_by_tables(&beyond)
+    } else {
+        [ByTable::Unknown; TRIED.len()]
+    };
+    let text_of = |numbers: &[(Number, u16)], number| {
+        let known = numbers.iter().find(|(other, _)| *other == number);
+        known.map(|&(_, text)| text)
+    };
+    for ((number, tried), by_table) in (0..).zip(tried_encodings()).zip(by_table) {
+        let next = texts.len() as u16;
+        let (text, known) = match by_table {
+            ByTable::Nothing => continue,
+            ByTable::Same(first) => {
+                let Some(table) = &tried.characters else { continue };
+                let origin = TextOrigin::new(number, false);
+                let text = Text { origin, characters: Characters::Bytewise(table), extra: 0.0 };
+                (text, text_of(numbers, first))
             }
-            _ => {
+            ByTable::Unknown => {
                 let Some((text, kept)) = tried.encoding.read_parts(name) else { continue };
-                let is_same = |other: &Text<'_>| match &other.characters {
-                    Characters::Bytewise(table) => {
-                        name.iter().map(|&byte| character(table, byte)).eq(text.chars())
-                    }
-                    Characters::Decoded(other, _) => *other == text,
+                let is_same = |other: &Text| match &other.characters {
+                    Characters::Bytewise(_) => false,
+                    Characters::Decoded(other) => *other == text,
                 };
-                let known = texts.iter().position(is_same);
-                (Err((text, kept)), known)
+                match (0..).zip(&*texts).find(|(_, other)| is_same(other)) {
+                    Some((known, _)) => {
+                        numbers.push((number, known));
+                        continue;
+                    }
+                    None if kept == Kept::Nothing => (Text::decoded(number, text, 0.0), None),
+                    None => {
+                        let origin = TextOrigin::new(number, true);
+                        (Text { origin, ..Text::decoded(number, text, COST_OF_TWO) }, None)
+                    }
+                }
             }
         };
-        numbers.push((number, known.unwrap_or(texts.len())));
+        numbers.push((number, known.unwrap_or(next)));
         if known.is_none() {
-            texts.push(match text {
-                Ok(table) => {
-                    let origin = TextOrigin { number, is_mixed: false };
-                    Text { origin, characters: Characters::Bytewise(table), extra: 0.0 }
-                }
-                Err((text, Kept::Nothing)) => Text::decoded(number, text, 0.0),
-                Err((text, _)) => {
-                    let origin = TextOrigin { number, is_mixed: true };
-                    Text { origin, ..Text::decoded(number, text, COST_OF_TWO) }
-                }
-            });
+            texts.push(text);
         }
     }
 }
 
-fn character(table: &[char; 128], byte: u8) -> char {
-    match byte.checked_sub(0x80) {
-        None => char::from(byte),
-        Some(at) => table[usize::from(at)],
+/// Adds how well a text fits those languages that are plausible if the best one of all costs `best`.
+fn add_fits(costs: &LanguageCosts, best: f32, fits: &mut Vec<Fit>) {
+    /// The likelihood of each part of a cost.
+    static LIKELIHOODS: LazyLock<Vec<f32>> = LazyLock::new(|| {
+        let likelihood = |cost| (-in_whole(cost) * WEIGHT_OF_EVIDENCE).exp();
+        let all = (0..).map(|cost| (in_whole(cost) * WEIGHT_OF_EVIDENCE, likelihood(cost)));
+        all.take_while(|(cost, _)| *cost <= NEGLIGIBLE).map(|(_, likelihood)| likelihood).collect()
+    });
+    let least = costs.least_own();
+    let of_least = (best - costs.best() * WEIGHT_OF_EVIDENCE).exp();
+    if of_least < (-NEGLIGIBLE).exp() {
+        return;
     }
-}
-
-/// Compares the texts with the languages. Returns the candidates, and the origin of each text.
-fn compare(
-    name: &[u8],
-    mut texts: Vec<Text<'_>>,
-    numbers: &[(Number, usize)],
-) -> (Vec<Candidate>, Vec<TextOrigin>) {
-    let mut bytewise = Prepared::for_bytes(name);
-    let mut with = |text: &mut Text<'_>, compare: &mut dyn FnMut(&mut Prepared)| match &mut text.characters {
-        Characters::Bytewise(table) => {
-            bytewise.set_beyond(|at| character(table, name[at]));
-            compare(&mut bytewise);
+    let groups = costs.own.as_chunks::<LANES>().0;
+    for (first, group) in (0..costs.languages).step_by(LANES).zip(groups) {
+        let likelihood = |lane: usize| match LIKELIHOODS.get((group[lane] - least) as usize) {
+            Some(likelihood) if first + lane < costs.languages => of_least * likelihood,
+            _ => 0.0,
+        };
+        let likelihoods = std::array::from_fn(likelihood);
+        if likelihoods != [0.0; LANES] {
+            fits.push(Fit { first: costs.first + first as Language, likelihoods });
         }
-        Characters::Decoded(_, prepared) => compare(prepared),
-    };
-    let mut order = Vec::with_capacity(texts.len());
-    for (at, text) in texts.iter_mut().enumerate() {
-        let extra = text.extra;
-        with(text, &mut |prepared| order.push((prepared.least(), extra, at)));
     }
-    // The order makes the first costs low, so that most of the others need not be computed.
-    order.sort_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
-    let mut best = f32::INFINITY;
-    let mut costs: Vec<(Language, f32)> = Vec::new();
-    // The costs of each text.
-    let mut of_text: Vec<Range<usize>> = vec![0..0; texts.len()];
-    for (least, extra, at) in order {
-        if (least + extra) * WEIGHT_OF_EVIDENCE > best + NEGLIGIBLE {
-            break;
-        }
-        let limit = |best: f32| (best + NEGLIGIBLE) / WEIGHT_OF_EVIDENCE - extra;
-        let first = costs.len();
-        with(&mut texts[at], &mut |prepared| {
-            prepared.costs(least, limit(best), |language, cost| {
-                let cost = (cost + extra) * WEIGHT_OF_EVIDENCE;
-                best = best.min(cost);
-                costs.push((language, cost));
-                limit(best)
-            });
-        });
-        of_text[at] = first..costs.len();
-    }
-    let mut found = Vec::new();
-    for &(number, text) in numbers {
-        let plausible = costs[of_text[text].clone()].iter().filter(|(_, cost)| *cost <= best + NEGLIGIBLE);
-        found.extend(plausible.map(|&(language, cost)| Candidate {
-            pair: Pair::new(number, language),
-            text: text as u16,
-            likelihood: (best - cost).exp(),
-            probability: 0.0,
-        }));
-    }
-    (found, texts.iter().map(|text| text.origin).collect())
 }
