@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-/// The directories in which Git, Mercurial and Subversion keep a repository.
-const METADATA: [&str; 3] = [".git", ".hg", ".svn"];
+/// The directories in which Git, Mercurial, Subversion, Bazaar, Jujutsu, Darcs and Pijul keep a repository. `CVS` is not
+/// one of them: it names too many directories that have nothing to do with CVS.
+const METADATA: [&str; 7] = [".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", ".pijul"];
 
 /// What a bare Git repository has at its top (gitrepository-layout(5)).
 const BARE: [&str; 3] = ["HEAD", "objects", "refs"];
@@ -53,9 +54,14 @@ mod tests {
 
     #[test]
     fn repositories_are_known_by_their_path_and_by_what_is_at_their_top() {
-        for (path, expected) in
-            [("a/.git/refs", true), (".hg", true), ("x/.svn/y", true), ("a/git/.github", false), ("", false)]
-        {
+        for (path, expected) in [
+            ("a/.git/refs", true),
+            (".hg", true),
+            ("x/.svn/y", true),
+            ("a/_darcs/z", true),
+            ("a/git/.github", false),
+            ("", false),
+        ] {
             assert_eq!(is_metadata(Path::new(path)), expected, "{path}");
         }
         let mut signs = RepositorySigns::default();

@@ -131,6 +131,10 @@ fn what_is_inside_a_repository_is_listed_and_never_renamed() {
             b"bare.git/refs/heads/aux",
             b"svn/.svn/a?",
             b"hg/.hg/b:",
+            b"bzr/.bzr/c*",
+            b"jj/.jj/repo/d|",
+            b"darcs/_darcs/patches/e?",
+            b"pijul/.pijul/f?",
             b"no/HEAD",
             b"no/refs/nul",
         ],
@@ -144,7 +148,7 @@ fn what_is_inside_a_repository_is_listed_and_never_renamed() {
         sorted.sort_unstable();
         sorted
     });
-    assert_eq!(found.skipped.len(), 4, "{:?}", found.skipped);
+    assert_eq!(found.skipped.len(), 8, "{:?}", found.skipped);
     assert!(found.skipped.iter().all(|skipped| skipped.why.contains("inside a repository")));
     assert_eq!(found.header.git_renames, 1);
     // From inside, and in a scan.
@@ -152,7 +156,7 @@ fn what_is_inside_a_repository_is_listed_and_never_renamed() {
         assert_eq!(plan(&root.join(inside), &["--target", "windows"]).renames.len(), 0, "{inside}");
     }
     let scan = run([OsStr::new("scan"), "--target=windows".as_ref(), root.as_os_str()]);
-    assert!(stdout(&scan).contains("4 names are inside repositories"), "{}", stdout(&scan));
+    assert!(stdout(&scan).contains("8 names are inside repositories"), "{}", stdout(&scan));
     assert!(!stdout(&scan).contains("aux_"), "{}", stdout(&scan));
 }
 
@@ -185,6 +189,8 @@ fn git_knows_the_new_names_and_after_an_undo_the_old_ones() {
     let said = fix(&["apply".as_ref(), file.as_os_str(), "--yes".as_ref(), "--git".as_ref()]);
     assert!(said.contains("3 paths changed in the index of"), "{said}");
     assert_eq!(git(&["ls-files"]), "a_b/good\na_b/x_y\ncon_\n");
+    let again = fix(&["apply".as_ref(), file.as_os_str(), "--yes".as_ref()]);
+    assert!(again.contains("0 entries renamed") && !again.contains("Git does not know"), "{again}");
     let state = git(&["status", "--porcelain"]);
     assert_eq!(
         state, "R  a:b/good -> a_b/good\nR  a:b/x?y -> a_b/x_y\nRM con -> con_\n?? untracked\n",

@@ -182,7 +182,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         return Ok(status);
     }
     let is_git_done = !header.git || write_index_changes(&journal, Direction::Apply, out)?;
-    if !header.git && plan.header.git_renames > 0 {
+    if !header.git && plan.header.git_renames > 0 && tally.renamed > 0 {
         writeln!(
             out,
             "Git does not know the new names: `git add -A` in each work tree, or --git next time."

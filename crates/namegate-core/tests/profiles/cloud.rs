@@ -11,6 +11,7 @@ pub fn sharepoint(tester: &ProfileTester) {
     tester.finds_each([".lock", "CON", "prn", "Aux", "NUL"], "error reserved-name");
     tester.finds_each((0..=9).flat_map(|n| [format!("COM{n}"), format!("lpt{n}")]), "error reserved-name");
     tester.finds_each(["_vti_", "a_vti_b", "_VTI_x", "x_vti_"], "error reserved-name");
+    assert!(format!("{:?}", tester.policy.suggest_names(&[b"_vti_"], None)).contains("\"vti\""));
     tester.finds_inside('\u{1}'..='\u{1F}', "error c0-control");
     tester.finds_inside(['\u{7F}'], "error delete");
     tester.finds("Internet of\nThings", "error c0-control");

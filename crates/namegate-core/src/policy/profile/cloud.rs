@@ -31,7 +31,7 @@ pub static SHAREPOINT: Profile = Profile {
             Test::Named(ReservedNames::new(
                 NamePart::Whole,
                 ".lock/CON/PRN/AUX/NUL/COM0/COM1/COM2/COM3/COM4/COM5/COM6/COM7/COM8/COM9/\
-                 LPT0/LPT1/LPT2/LPT3/LPT4/LPT5/LPT6/LPT7/LPT8/LPT9/_vti_",
+                 LPT0/LPT1/LPT2/LPT3/LPT4/LPT5/LPT6/LPT7/LPT8/LPT9",
             )),
             ONEDRIVE,
         ),

@@ -361,9 +361,9 @@ fn with_ignorable(name: &str, span: Span) -> Span {
 /// text, or a designation of a character set (ISO/IEC 2022). They mean nothing without their ESC.
 fn sequence_len(rest: &str) -> usize {
     match rest.as_bytes() {
-        // Others would be digits and small letters, which begin words.
+        // Others would be digits and small letters, which begin words. ESC % 8 was UTF-8 on the console (console_codes(4)).
         [b'$', b'@'..=b'B', ..] | [b'(' | b')' | b'*' | b'+', b'0' | b'@'..=b'Z', ..] => return 2,
-        [b'-', b'A'..=b'Z', ..] | [b'.', b'A' | b'F', ..] | [b'%', b'@'..=b'Z', ..] => return 2,
+        [b'-', b'A'..=b'Z', ..] | [b'.', b'A' | b'F', ..] | [b'%', b'8' | b'@'..=b'Z', ..] => return 2,
         [b'$', b'(' | b')' | b'*' | b'+', b'@'..=b'Z', ..] | [b'%', b'/', b'@'..=b'Z', ..] => return 3,
         _ => {}
     }

@@ -140,6 +140,7 @@ fn each_violation_has_the_smallest_change() {
         (&error, "a\u{A0}b\u{3000}", Some("a b")),
         (&error, "a\u{202E}b\u{FEFF}c\u{E0041}\u{200B}", Some("abc")),
         (&error, "x\u{1B}%Gy", Some("xy")),
+        (&error, "x\u{1B}%8y", Some("xy")),
         (&error, "a\u{85}\u{7F}\u{2028}b", Some("a b")),
         (&error, "-rf", Some("_-rf")),
         (&error, "~x", Some("_~x")),
