@@ -525,6 +525,12 @@ fn a_kernel_that_forbids_the_programs_and_a_directory_of_others_are_named() {
         return println!("SKIPPED: there is no /sys/fs/bpf to mount over");
     }
     assert!(!said.contains("`namegate guard check`"), "it does not point at itself: {said}");
+    // The doctor says the same of it, where settings tell of no obstacle.
+    let doctor = text(&run("$namegate doctor"));
+    let of_doctor = doctor.lines().find(|line| line.split_whitespace().nth(1) == Some("guard")).unwrap();
+    let settings_allow = said.lines().any(|line| line.starts_with("ok") && line.contains(" guard "));
+    let loads = said.lines().any(|line| line.starts_with("ok") && line.contains(" guard-load "));
+    assert_eq!(of_doctor.starts_with("ok"), settings_allow && loads, "{said}{doctor}");
     if said.contains("Operation not permitted") {
         assert!(said.contains("this kernel or its vendor forbids BPF LSM programs"), "{said}");
         assert!(said.contains("use `namegate mount` or `namegate watch`"), "{said}");

@@ -20,14 +20,14 @@ use super::inode::mount_for_handles;
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::xattr;
 
-/// The attribute of the source. Only processes with CAP_SYS_ADMIN see attributes in `trusted.` (xattr(7)).
-const ATTRIBUTE: &str = "trusted.namegate.export";
-
 /// The key of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleKey(pub [u64; 2]);
 
 impl HandleKey {
+    /// The attribute of the source. Only processes with CAP_SYS_ADMIN see attributes in `trusted.` (xattr(7)).
+    pub(super) const ATTRIBUTE: &str = "trusted.namegate.export";
+
     /// The key of the source `root`, which is created if there is none.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl HandleKey {
         let mut key = [0; 16];
         let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key));
         read.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
-        match xattr::set(&root, OsStr::new(ATTRIBUTE), &key, libc::XATTR_CREATE) {
+        match xattr::set(&root, OsStr::new(Self::ATTRIBUTE), &key, libc::XATTR_CREATE) {
             // Another server of this source was faster.
             Ok(()) | Err(Errno::EEXIST) => Self::read(root),
             Err(errno) => Err(errno),
@@ -53,7 +53,7 @@ impl HandleKey {
 
     fn read(root: BorrowedFd<'_>) -> Result<Self> {
         let mut key = [0; 16];
-        match xattr::get(&root, OsStr::new(ATTRIBUTE), &mut key) {
+        match xattr::get(&root, OsStr::new(Self::ATTRIBUTE), &mut key) {
             Ok(16) => {
                 let (low, high) = key.split_at(8);
                 let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::unistd::{Uid, geteuid};
 
 use super::successor::{has_set, has_unset};
-use super::{Caller, NodeId, Passthrough, Result};
+use super::{Caller, HandleKey, NodeId, Passthrough, Result};
 use crate::sys::capability::CapabilitySet;
 use crate::sys::identity::status;
 use crate::sys::xattr;
@@ -48,7 +48,7 @@ impl Passthrough {
         }
     }
 
-    /// Reads the names of the attributes that `caller` may list, each followed by a NUL; with an empty `names` only returns the
+    /// Reads the names of the attributes that `caller` may list, without that of the key, each followed by a NUL; with an empty `names` only returns the
     /// length.
     ///
     /// # Errors
@@ -65,8 +65,12 @@ impl Passthrough {
         };
         all.truncate(len);
         let is_trusted = |name: &[u8]| name.starts_with(TRUSTED);
-        if all.split(|&byte| byte == 0).any(is_trusted) && !sees_trusted(caller) {
-            let seen = all.split_inclusive(|&byte| byte == 0).filter(|name| !is_trusted(name));
+        if all.split(|&byte| byte == 0).any(is_trusted) {
+            // A program that copies what is listed would copy the key to another source.
+            let is_key = |name: &[u8]| name.strip_suffix(b"\0") == Some(HandleKey::ATTRIBUTE.as_bytes());
+            let sees_trusted = sees_trusted(caller);
+            let names = all.split_inclusive(|&byte| byte == 0);
+            let seen = names.filter(|name| !is_trusted(name) || sees_trusted && !is_key(name));
             all = seen.flatten().copied().collect();
         }
         if !names.is_empty() {

@@ -288,6 +288,16 @@ fn with_a_key_handles_of_all_files_of_a_part_of_a_file_system_stay_valid_and_no_
         let mnt = served.mnt();
         let key = key_of(&source).unwrap();
         assert_eq!((key.len(), key_of(&other)), (16, None), "{kind}");
+        // What copies all attributes that are listed (rsync -X) must not copy the key.
+        namegate::sys::xattr::set(&File::open(&source).unwrap(), OsStr::new("trusted.other"), b"1", 0)
+            .unwrap();
+        let listed = |path: &Path| {
+            let mut names = [0; 256];
+            let len = namegate::sys::xattr::list(&File::open(path).unwrap(), &mut names).unwrap();
+            let names = String::from_utf8(names[..len].to_vec()).unwrap();
+            [KEY, "trusted.other"].map(|name| names.split('\0').any(|listed| listed == name))
+        };
+        assert_eq!((listed(&source), listed(&mnt)), ([true, true], [false, true]), "{kind}");
         let handles = ["dir/file", "dir"].map(|name| handle_of(&mnt.join(name)));
         let again = |served: Mounted, source: &str| {
             let dir = ended(served);

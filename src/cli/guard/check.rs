@@ -27,22 +27,23 @@ pub(super) struct GuardCheckArgs {
     format: FormatArgs<PlainFormat>,
 }
 
-pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+/// Has the kernel load the programs, which only root can. What another user put where guards are pinned is an obstacle, too.
+pub(in crate::cli) fn load() -> Diagnosis {
     const ID: &str = "guard-load";
-    let needed = Machine::this().guard();
-    let loaded = if nix::unistd::geteuid().is_root() {
-        // What another user put where guards are pinned is an obstacle, too.
-        match Guards::open().and_then(|_| try_to_load()) {
-            Ok(()) => Diagnosis::ok(ID, "the kernel has verified the programs, and attached one"),
-            Err(GuardError::Load(error @ LoadError::Forbidden(..))) => {
-                Diagnosis::fail(ID, error.to_string(), ALTERNATIVES)
-            }
-            Err(error) => Diagnosis::fail(ID, error.to_string(), "docs/GUARD.md says what a guard needs"),
+    if !nix::unistd::geteuid().is_root() {
+        return Diagnosis::fail(ID, "only root can load programs into the kernel", "run this as root");
+    }
+    match Guards::open().and_then(|_| try_to_load()) {
+        Ok(()) => Diagnosis::ok(ID, "the kernel has verified the programs, and attached one"),
+        Err(GuardError::Load(error @ LoadError::Forbidden(..))) => {
+            Diagnosis::fail(ID, error.to_string(), ALTERNATIVES)
         }
-    } else {
-        Diagnosis::fail(ID, "only root can load programs into the kernel", "run this as root")
-    };
-    let checks = [needed, loaded];
+        Err(error) => Diagnosis::fail(ID, error.to_string(), "docs/GUARD.md says what a guard needs"),
+    }
+}
+
+pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
+    let checks = [Machine::this().guard(), load()];
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
     match args.format.format {
         PlainFormat::Json => {

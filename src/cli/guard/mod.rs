@@ -1,6 +1,6 @@
 //! `namegate guard`: the policy inside the kernel.
 
-mod check;
+pub(super) mod check;
 mod events;
 mod off;
 mod on;
