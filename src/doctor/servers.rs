@@ -111,8 +111,13 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
 /// Servers that convert names: the file, the name of the setting, the values that leave names as they are, and what to write. Without
 /// the setting, names are not converted.
 const CONVERTING: [(&str, &str, &[&str], &str); 4] = [
-    ("etc/proftpd/proftpd.conf", "useencoding", &["utf-8", "utf8", "on", "off"], "UseEncoding UTF-8"),
-    ("etc/proftpd/conf.d/encoding.conf", "useencoding", &["utf-8", "utf8", "on", "off"], "UseEncoding UTF-8"),
+    ("etc/proftpd/proftpd.conf", "useencoding", &["utf-8", "utf8", "on", "off"], "UseEncoding UTF-8 UTF-8"),
+    (
+        "etc/proftpd/conf.d/encoding.conf",
+        "useencoding",
+        &["utf-8", "utf8", "on", "off"],
+        "UseEncoding UTF-8 UTF-8",
+    ),
     ("etc/vsftpd.conf", "utf8_filesystem", &["yes"], "utf8_filesystem=YES"),
     ("etc/rsyncd.conf", "charset", &["utf-8", "utf8"], "charset = UTF-8"),
 ];

@@ -169,7 +169,7 @@ fn a_pair_of_encodings_is_forced_on_every_name_that_can_be_such_text() {
     assert!(renames.values().all(|rename| rename.reading != "GBK read as IBM866"), "{renames:?}");
     for (pair, error) in [
         ("cp866", "two encodings"),
-        ("cp866:gbq", "did you mean `GBK`"),
+        ("cp866:big55", "did you mean `Big5`"),
         ("utf-8:gbk", "utf-8"),
         ("gbk:euc-cn", "not damaged"),
     ] {

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use crate::metrics::free_port;
 use crate::mounted::{Mounted, wait_until};
 
+mod clients;
 mod escaped;
 
 /// A server that is stopped on drop.
