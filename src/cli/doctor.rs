@@ -7,7 +7,6 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
-use super::guard::check::load;
 use super::{CliError, ExitStatus};
 use crate::doctor::{Condition, Diagnosis, Machine};
 use crate::json;
@@ -43,16 +42,9 @@ pub(super) struct Examination<'c> {
 /// # Errors
 /// The output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let mut checks = Machine::this().examine(&args.sources);
-    // Some kernels have all that a guard needs, and forbid it: only trying tells.
-    let settings_allow = |check: &&mut Diagnosis| check.id == "guard" && check.condition == Condition::Ok;
-    if let Some(guard) = checks.iter_mut().find(settings_allow)
-        && nix::unistd::geteuid().is_root()
-    {
-        let loaded = load();
-        // A machine without a guard is not broken.
-        *guard = Diagnosis { id: guard.id, condition: loaded.condition.min(Condition::Warn), ..loaded };
-    }
+    let checks = Machine::this().examine(&args.sources);
+    #[cfg(feature = "guard")]
+    let checks = try_guard(checks);
     let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
     if args.format.format == PlainFormat::Json {
         json::write_line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
@@ -63,6 +55,20 @@ pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
         Condition::Ok | Condition::Unknown => ExitStatus::Clean,
         Condition::Warn | Condition::Fail => ExitStatus::Findings,
     })
+}
+
+/// Has the kernel load the guard's programs, if its settings allow a guard: some kernels have all that a guard needs, and forbid it.
+#[cfg(feature = "guard")]
+fn try_guard(mut checks: Vec<Diagnosis>) -> Vec<Diagnosis> {
+    let settings_allow = |check: &&mut Diagnosis| check.id == "guard" && check.condition == Condition::Ok;
+    if let Some(guard) = checks.iter_mut().find(settings_allow)
+        && nix::unistd::geteuid().is_root()
+    {
+        let loaded = super::guard::check::load();
+        // A machine without a guard is not broken.
+        *guard = Diagnosis { id: guard.id, condition: loaded.condition.min(Condition::Warn), ..loaded };
+    }
+    checks
 }
 
 /// Writes results for people.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::interrupt::let_signals_end_programs;
 use crate::rest::wait_for_rest;
 use crate::run::{namegate, status, stderr, stdout};
+use crate::signals::send;
 use crate::trees;
 
 const INTERRUPTED: &str = "not all names were checked: the run was interrupted";
@@ -25,15 +26,14 @@ fn tree(dir: &Path) -> PathBuf {
     tree
 }
 
-/// Sends a signal to a scan that stands still, and waits until it has ended.
+/// Sends a signal to a scan that stands still, and reads what it still writes.
 fn interrupted(tree: &Path, signal: Signal, args: &[&str]) -> Output {
     let_signals_end_programs();
     let mut command = namegate();
     command.args(["scan", "--profile", "utf8", "--jobs", "3"]).args(args).arg(tree);
     let child: Child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_rest(child.id());
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
-    wait_for_rest(child.id());
+    send(&child, signal);
     child.wait_with_output().unwrap()
 }
 

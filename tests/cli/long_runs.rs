@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::interrupt::let_signals_end_programs;
 use crate::rest::wait_for_rest;
 use crate::run::{namegate, status, stderr, stdout};
+use crate::signals::send;
 use crate::trees;
 
 /// A tree with more findings than fit into a pipe and our buffers, so that a scan whose output nobody reads stands still.
@@ -31,12 +31,6 @@ fn stuck(tree: &Path, args: &[&str]) -> Child {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_rest(child.id());
     child
-}
-
-/// Sends the signal, and waits until the scan has done what it does then.
-fn signal(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
-    wait_for_rest(child.id());
 }
 
 fn objects(text: &str) -> Vec<Value> {
@@ -63,7 +57,7 @@ fn an_interrupted_scan_ends_with_a_whole_report_and_is_resumed_without_loss() {
 
     let args = ["--resume", state.to_str().unwrap()];
     let child = stuck(&tree, &args);
-    signal(&child, Signal::SIGINT);
+    send(&child, Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
     let said = "namegate: SIGINT: not all names were checked: the run was interrupted\n";
     assert_eq!((status(&output), stderr(&output)), (130, said));
@@ -163,8 +157,8 @@ fn a_signal_asks_how_far_it_has_come_and_another_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let tree = tree(dir.path());
     let child = stuck(&tree, &[]);
-    signal(&child, Signal::SIGUSR1);
-    signal(&child, Signal::SIGTERM);
+    send(&child, Signal::SIGUSR1);
+    send(&child, Signal::SIGTERM);
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 143);
     let lines: Vec<&str> = stderr(&output).lines().collect();
@@ -176,7 +170,7 @@ fn a_signal_asks_how_far_it_has_come_and_another_ends_it() {
     assert_eq!(objects(stdout(&output)).last().unwrap()["interrupted"], true);
     // Twice ends at once, whatever the state of the output.
     let child = stuck(&tree, &[]);
-    signal(&child, Signal::SIGINT);
-    signal(&child, Signal::SIGINT);
+    send(&child, Signal::SIGINT);
+    send(&child, Signal::SIGINT);
     assert_eq!(status(&child.wait_with_output().unwrap()), 130);
 }

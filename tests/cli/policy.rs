@@ -220,7 +220,7 @@ fn policy_show_tells_who_asks_for_what() {
     assert!(text.contains("\nnormalization  NFC; a name in another form is refused\n"), "{text}");
     assert!(text.contains("\ndelete                   warn   required by strict\n"), "{text}");
     assert!(text.contains("\nreserved-character       error  #\n"), "{text}");
-    assert!(text.ends_with("\n8 as errors, 8 as warnings\n"), "{text}");
+    assert!(text.ends_with("\n8 as errors, 10 as warnings\n"), "{text}");
     let json = with_file(file, &["policy", "show", "--config", "p.toml", "--format", "json"]).out;
     let json: Value = serde_json::from_str(&json).expect("one JSON object");
     assert_eq!(json["profiles"], serde_json::json!(["strict"]));

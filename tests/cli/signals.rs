@@ -19,6 +19,24 @@ use crate::run::{namegate, status, stderr};
 /// A second for the program, and the rest for a machine that does other things too. Before, these runs ended late or never.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Sends the signal to a program, and waits until the program has received it. A program that then waits for the reader of its output
+/// waits less than a second.
+pub fn send(child: &Child, signal: Signal) {
+    let process = child.id();
+    kill(Pid::from_raw(i32::try_from(process).unwrap()), signal).unwrap();
+    let begun = Instant::now();
+    let is_pending = || {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+        pending >> (signal as u32 - 1) & 1 == 1 && !status.contains("State:\tZ")
+    };
+    while is_pending() {
+        assert!(begun.elapsed() < Duration::from_secs(100), "{process} does not receive {signal}");
+        sleep(Duration::from_millis(1));
+    }
+}
+
 /// Sends the signal to a program, and asserts that it ends soon, with the status that shells expect.
 fn assert_ended(mut child: Child, signal: Signal, what: &str) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();

@@ -47,6 +47,8 @@ locks = "backing"
 survive = true
 export = true
 idmap = true
+require-mount-point = true
+require-marker = ".share"
 stop-timeout = 30
 fsname = "share, of all"
 
@@ -96,6 +98,8 @@ fn every_key_is_read_and_written() {
         survive: Some(true),
         export: Some(true),
         idmap: Some(true),
+        require_mount_point: Some(true),
+        require_marker: Some(".share".into()),
         stop_timeout: Some(Duration::from_secs(30)),
         fsname: Some("share, of all".into()),
         audit: Some("/var/log/namegate/share.jsonl".into()),
