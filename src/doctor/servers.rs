@@ -86,10 +86,9 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
             "vfsobjects"
                 if words().any(|word| word == "fruit") && of_section("fruit:encoding") != Some("native") =>
             {
-                checks.push(Diagnosis::warn(
+                checks.push(Diagnosis::ok(
                     ID,
-                    format!("{place}: characters reserved by Windows are stored as private-use ones (fruit:encoding = private)"),
-                    "keep it in front of a mount with the profile smb or windows, which refuse the characters that fruit:encoding = native stores; see the rule smb-private-use",
+                    format!("{place}: characters reserved by Windows are stored as private-use ones (fruit:encoding = private); a mount with the profile smb or windows needs that, see the rule smb-private-use"),
                 ));
             }
             "preservecase" | "shortpreservecase" if matches!(low.as_str(), "no" | "false" | "0") => {
