@@ -316,17 +316,18 @@ impl EncodingGuess {
             }
         }
         let all = sampled + PRIOR_NAMES;
-        let (mut shares, joined_counts) = (Weights::filled(UNSEEN), counts.clone());
+        let scale = forms as f32 / sample.len() as f32;
+        let (mut shares, mut names) = (Weights::filled(UNSEEN), BTreeMap::new());
         for &pair in &pairs {
             // The names do not tell these explanations apart, so they count for each as far as it is common.
             let part = prior.of(pair) / all_joined.of(first_of(pair));
-            let of_pair = joined_counts.of(first_of(pair)).max(0.0) * part;
-            *counts.of_mut(pair) = of_pair;
+            let of_pair = counts.of(first_of(pair)).max(0.0) * part;
             *shares.of_mut(pair) = sparse((of_pair + PRIOR_NAMES * prior.of(pair)) / all);
+            let in_parts = (of_pair * scale * PARTS).round() as u64;
+            if in_parts > 0 {
+                names.insert(pair, in_parts);
+            }
         }
-        let scale = forms as f32 / sample.len() as f32;
-        let names = pairs.iter().map(|&pair| (pair, (counts.of(pair) * scale * PARTS).round() as u64));
-        let names = names.filter(|(_, count)| *count > 0).collect();
         let mut counts = EncodingCounts { names, words: Vec::new() };
         for SampledName { readings, words, .. } in sample.values() {
             let best = readings.ranked().first().map(|&(_, best)| readings.explanations_of(best));
