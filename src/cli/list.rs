@@ -29,7 +29,7 @@ use crate::json::{self, JsonBytes};
 use crate::name::display::{harmless, width};
 use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError};
 use crate::sys::mounts::{self, MountEntry};
-use crate::sys::process::{close_all_but, fork};
+use crate::sys::process::{close_all_but, fork, replaced_program};
 
 const EXAMPLES: &str = "\
 States:
@@ -195,9 +195,8 @@ fn notes(status: &InstanceStatus) -> Vec<String> {
     let problems = status.counters.gauges.map(|gauges| gauges.source).unwrap_or_default().all();
     let wrong =
         problems.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| format!("source {name}"));
-    // The kernel says so of a program whose file is gone; proc_pid_exe(5).
     let program = read_link(format!("/proc/{}/exe", status.pid));
-    let is_replaced = program.is_ok_and(|path| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)"));
+    let is_replaced = program.is_ok_and(|exe| replaced_program(&exe).is_some());
     wrong.chain(is_replaced.then(|| "replaced program".into())).collect()
 }
 

@@ -1,12 +1,10 @@
 //! Processes that go on with a program that was replaced since, as after an upgrade of the package.
-//!
-//! Source: proc_pid_exe(5): a path that was removed, also by another file that took its name, ends with ` (deleted)`.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 
 use super::{Diagnosis, Machine};
 use crate::name::display::display;
+use crate::sys::process::replaced_program;
 
 pub(super) fn check(machine: &Machine) -> Option<Diagnosis> {
     let processes = fs::read_dir(machine.path("proc")).ok()?;
@@ -29,12 +27,8 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnosis> {
 }
 
 fn runs_replaced(machine: &Machine, pid: u32) -> bool {
-    let Ok(program) = fs::read_link(machine.path(&format!("proc/{pid}/exe"))) else { return false };
-    program
-        .as_os_str()
-        .as_bytes()
-        .strip_suffix(b" (deleted)")
-        .is_some_and(|path| path.ends_with(b"/namegate"))
+    let exe = fs::read_link(machine.path(&format!("proc/{pid}/exe")));
+    exe.is_ok_and(|exe| replaced_program(&exe).is_some_and(|path| path.ends_with(b"/namegate")))
 }
 
 /// The command of namegate that the process runs, such as `mount`.

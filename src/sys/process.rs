@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 #[cfg(feature = "guard")]
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 
@@ -38,6 +39,11 @@ pub fn check_program(program: &OsStr) -> Result<(), Errno> {
         true => Ok(()),
         false => Err(Errno::ENOENT),
     }
+}
+
+/// The path of a program that was removed or replaced while a process runs it, by the link `exe` of the process (proc_pid_exe(5)).
+pub fn replaced_program(exe: &Path) -> Option<&[u8]> {
+    exe.as_os_str().as_bytes().strip_suffix(b" (deleted)")
 }
 
 /// fork(2), in a process with only one thread: only then the child can do everything that its parent can.
