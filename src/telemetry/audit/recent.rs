@@ -64,11 +64,11 @@ const fn once() -> u64 {
 impl RecentRefusal {
     /// Whether it is the same refusal, at any time.
     pub fn is_again(&self, other: &Self) -> bool {
-        let parts = |refusal: &Self| {
-            let Self { let_through, stored, op, rule, name, parent, uid, command, .. } = refusal.clone();
-            (let_through, stored, op, rule, name, parent, uid, command)
-        };
-        self.name == other.name && parts(self) == parts(other)
+        let Self { time: _, pid: _, count: _, let_through, stored, op, rule, name, parent, uid, command } =
+            self;
+        name == &other.name
+            && (let_through, stored, op, rule) == (&other.let_through, &other.stored, &other.op, &other.rule)
+            && (parent, uid, command) == (&other.parent, &other.uid, &other.command)
     }
 }
 
