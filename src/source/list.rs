@@ -203,6 +203,9 @@ impl List {
                 let stream = signature::skip(self.stream()?, kind, &shown(&self.file))?;
                 fields::read(format, stream, self.separator, &mut |field| {
                     number += 1;
+                    if number == 1 && kind == TextKind::Lines {
+                        self.warn_of_nul(&field);
+                    }
                     visit(number, field)
                 })?;
             }
@@ -218,6 +221,16 @@ impl List {
             true => Box::new(io::stdin().lock()),
             false => Box::new(BufReader::with_capacity(BUFFER, File::open(&self.file)?)),
         })
+    }
+
+    /// No path has a NUL: the list ends its items with NUL, or it is in UTF-16 without a signature.
+    fn warn_of_nul(&self, first: &Result<Vec<u8>, Missing>) {
+        if first.as_ref().is_ok_and(|item| memchr::memchr(0, item).is_some()) {
+            log::warn!(
+                "{}: its first item has a NUL in it: --null reads what `find -print0` wrote, and `iconv -f UTF-16LE -t UTF-8` converts UTF-16",
+                shown(&self.file)
+            );
+        }
     }
 
     /// How paths are split; pairs are split already.

@@ -117,6 +117,19 @@ fn a_text_in_utf16_is_named_as_such() {
 }
 
 #[test]
+fn lists_with_nul_in_their_lines_come_with_advice() {
+    let utf16 = "dir/a\nb\n".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    for list in [&b"dir/a\0dir/b\0"[..], &utf16] {
+        let output = run_with(["scan", "--list", "-"], list);
+        assert_eq!(status(&output), 1, "names with NUL are errors");
+        let errors = stderr(&output);
+        assert!(errors.contains("--null") && errors.contains("iconv -f UTF-16LE -t UTF-8"), "{errors}");
+    }
+    let output = run_with(["scan", "--list", "-", "--null"], b"dir/a\0dir/b\0");
+    assert!(status(&output) == 0 && stderr(&output).is_empty(), "{}", stderr(&output));
+}
+
+#[test]
 fn lone_surrogates_in_json_are_findings() {
     let list = [
         &b"{\"key\":\"d/\\ud800x\"}\n"[..],

@@ -69,6 +69,14 @@ pub static WINDOWS: Profile = Profile {
             Test::PathLength(Limit { max: 32_767, unit: Unit::Utf16 }),
             "the limit with a \\\\?\\ prefix: rclone docs/content/local.md",
         ),
+        ProfileRule::warn(
+            Test::Plain(SmbPrivateUse),
+            "the SFM map: Linux fs/smb/client/cifs_unicode.h, commit 7e46f0900acd for U+F001..F01F",
+        ),
+        ProfileRule::warn(
+            Test::Reserved(Chars::one_of("\u{F02A}\u{F03A}\u{F03C}\u{F03E}\u{F03F}\u{F05C}\u{F07C}")),
+            "the SFU map (`mapchars`): Linux fs/smb/client/cifs_unicode.h",
+        ),
         ProfileRule::error(
             CASE,
             "the table $UpCase that mkntfs(8) of ntfs-3g writes; Microsoft, Naming Files, Paths, and Namespaces",
@@ -133,18 +141,10 @@ const EIGHT_DOT_THREE: &str =
 /// are not covered.
 pub static SMB: Profile = Profile {
     name: "smb",
-    title: "SMB shares: the rules of windows, and characters that SMB mappings write",
+    title: "SMB shares: the rules of windows, and names that turn into 8.3 names",
     includes: &[&WINDOWS],
     rules: &[
         ProfileRule::error(Test::Plain(TrailingSpace), EIGHT_DOT_THREE).stored_otherwise(),
         ProfileRule::error(Test::Plain(TrailingDot), EIGHT_DOT_THREE).stored_otherwise(),
-        ProfileRule::warn(
-            Test::Plain(SmbPrivateUse),
-            "the SFM map: Linux fs/smb/client/cifs_unicode.h, commit 7e46f0900acd for U+F001..F01F",
-        ),
-        ProfileRule::warn(
-            Test::Reserved(Chars::one_of("\u{F02A}\u{F03A}\u{F03C}\u{F03E}\u{F03F}\u{F05C}\u{F07C}")),
-            "the SFU map (`mapchars`): Linux fs/smb/client/cifs_unicode.h",
-        ),
     ],
 };
