@@ -42,6 +42,7 @@ pub fn macos(tester: &ProfileTester) {
 
 pub fn portable(tester: &ProfileTester) {
     windows::section_1(tester, "error");
+    windows::written_by_clients(tester);
     tester.finds_each(["COM0", "LPT0", "CLOCK$"], "warn reserved-name");
     tester.finds_inside(['\u{378}'], "error unassigned");
     tester.finds_inside(['\u{1F992}'], "warn unassigned");

@@ -19,7 +19,6 @@ pub fn windows(tester: &ProfileTester) {
         "a\u{7F}b",
         "a\u{85}b",
         "\u{E000}",
-        "\u{F022}",
         "-rf",
         "~",
         "a'b",
@@ -28,6 +27,7 @@ pub fn windows(tester: &ProfileTester) {
     ]);
     tester.finds("name:stream", "error reserved-character");
     tester.finds("nul:stream", "error reserved-character, error reserved-name");
+    written_by_clients(tester);
     lengths(tester, "error");
     tester.finds_path("d/".repeat(123) + "a", "");
     tester.finds_path("d/".repeat(123) + "ab", "warn path-too-long");
@@ -124,6 +124,11 @@ pub fn android(tester: &ProfileTester) {
 
 pub fn smb(tester: &ProfileTester) {
     windows_parts(tester);
+    written_by_clients(tester);
+}
+
+/// What clients write instead of the characters that Windows reserves.
+pub fn written_by_clients(tester: &ProfileTester) {
     tester.finds_inside('\u{F001}'..='\u{F029}', "warn smb-private-use");
     // SFU: U+F000 plus the character.
     let mapped = ['*', '?', ':', '>', '<', '|', '\\']
