@@ -3,7 +3,7 @@
 //! Sources: locale(7) (LC_ALL before LC_CTYPE before LANG), nl_langinfo(3), locale.conf(5), pam_env(8), proc_pid_environ(5),
 //! proc_pid_cgroup(5), proc_pid_stat(5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -38,12 +38,17 @@ struct SelectedLocale<'v>(Option<(&'static str, &'v [u8])>);
 impl<'v> SelectedLocale<'v> {
     /// The locale that variables of the form `NAME=value` select. An empty value is none.
     fn new(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Self {
-        Self(VARIABLES.into_iter().find_map(|name| {
+        Self::all(variables).next().unwrap_or(Self(None))
+    }
+
+    /// What each variable would select, the strongest first.
+    fn all(variables: impl Iterator<Item = &'v [u8]> + Clone) -> impl Iterator<Item = Self> {
+        VARIABLES.into_iter().filter_map(move |name| {
             let mut values = variables.clone().filter_map(|variable| {
                 variable.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
             });
-            values.next().filter(|value| !value.is_empty()).map(|value| (name, value))
-        }))
+            values.next().filter(|value| !value.is_empty()).map(|value| Self(Some((name, value))))
+        })
     }
 
     /// The problem with the locale; `None` if its encoding is UTF-8.
@@ -55,10 +60,33 @@ impl<'v> SelectedLocale<'v> {
             None => Some(format!("{self}: not installed, so programs use the locale C")),
         }
     }
+}
 
-    /// Whether a value of `LANG` would have no effect.
-    fn overrides_lang(self) -> Option<&'static str> {
-        self.0.map(|(variable, _)| variable).filter(|variable| *variable != "LANG")
+/// What makes the encoding UTF-8.
+struct Remedy {
+    /// The variables to remove, the strongest first.
+    remove: Vec<&'static str>,
+    /// What decides then; `None` if `LANG` must be set.
+    decides: Option<String>,
+}
+
+impl Remedy {
+    fn new<'v>(variables: impl Iterator<Item = &'v [u8]> + Clone) -> Self {
+        let mut remove = Vec::new();
+        for locale in SelectedLocale::all(variables) {
+            if locale.objection().is_none() {
+                return Self { remove, decides: Some(locale.to_string()) };
+            }
+            remove.extend(locale.0.map(|(variable, _)| variable).filter(|variable| *variable != "LANG"));
+        }
+        Self { remove, decides: None }
+    }
+
+    /// The variables to remove, and what they override; `None` if there are none.
+    fn overriding(&self) -> Option<String> {
+        let verb = if self.remove.len() > 1 { "override" } else { "overrides" };
+        let other = self.decides.as_deref().unwrap_or("LANG");
+        (!self.remove.is_empty()).then(|| format!("{}, which {verb} {other}", self.remove.join(" and ")))
     }
 }
 
@@ -82,11 +110,12 @@ fn caller(variables: &[Vec<u8>]) -> Diagnosis {
     let Some(objection) = locale.objection() else {
         return Diagnosis::ok(ID, "the locale of this shell is UTF-8");
     };
-    let advice = match locale.overrides_lang() {
-        Some(variable) => format!(
-            "unset {variable}, which overrides LANG, and set LANG={UTF8} (or another UTF-8 locale that `locale -a` lists)"
-        ),
-        None => format!("set LANG={UTF8} (or another UTF-8 locale that `locale -a` lists)"),
+    let remedy = Remedy::new(variables.iter().map(Vec::as_slice));
+    let set = format!("set LANG={UTF8} (or another UTF-8 locale that `locale -a` lists)");
+    let advice = match (remedy.overriding(), remedy.decides) {
+        (Some(overriding), Some(_)) => format!("unset {overriding}"),
+        (Some(overriding), None) => format!("unset {overriding}, and {set}"),
+        (None, _) => set,
     };
     Diagnosis::warn(ID, format!("the locale of this shell is not UTF-8: {objection}"), advice)
 }
@@ -100,15 +129,13 @@ fn system(machine: &Machine) -> Diagnosis {
         let Some(objection) = locale.objection() else {
             return Diagnosis::ok(ID, "systemd starts services in a UTF-8 locale");
         };
-        let advice = match locale.overrides_lang() {
-            Some(variable) => format!(
-                "remove {variable}, which overrides LANG, from systemd's environment (`systemctl show-environment`, the kernel's \
-                 command line), and restart services"
-            ),
-            None => format!(
-                "localectl set-locale LANG={UTF8}, which writes /etc/locale.conf, and restart services"
-            ),
-        };
+        let remedy = Remedy::new(environment.split(|&byte| byte == 0));
+        let set = format!("localectl set-locale LANG={UTF8}, which writes /etc/locale.conf");
+        let remove = remedy.overriding().map(|overriding| {
+            format!("remove {overriding}, from systemd's environment (`systemctl show-environment`, the kernel's command line)")
+        });
+        let steps: Vec<String> = remove.into_iter().chain(remedy.decides.is_none().then_some(set)).collect();
+        let advice = format!("{}, and restart services", steps.join("; "));
         return Diagnosis::warn(ID, format!("systemd starts services with {objection}"), advice);
     }
     let files = ["etc/locale.conf", "etc/default/locale"];
@@ -121,13 +148,13 @@ fn system(machine: &Machine) -> Diagnosis {
     let Some(objection) = locale.objection() else {
         return Diagnosis::ok(ID, format!("/{file} names a UTF-8 locale"));
     };
-    let advice = match locale.overrides_lang() {
-        Some(variable) => {
-            format!(
-                "remove {variable}, which overrides LANG, from /{file}, set LANG={UTF8} there, and restart services"
-            )
+    let remedy = Remedy::new(assignments.iter().map(Vec::as_slice));
+    let advice = match (remedy.overriding(), remedy.decides) {
+        (Some(overriding), Some(_)) => format!("remove {overriding}, from /{file}, and restart services"),
+        (Some(overriding), None) => {
+            format!("remove {overriding}, from /{file}, set LANG={UTF8} there, and restart services")
         }
-        None => {
+        (None, _) => {
             format!("set LANG={UTF8} in /{file} (localectl set-locale LANG={UTF8}), and restart services")
         }
     };
@@ -156,6 +183,7 @@ fn services(machine: &Machine) -> Diagnosis {
     const ID: &str = "locale-services";
     const SHOWN: usize = 8;
     let mut found = BTreeMap::<String, String>::new();
+    let (mut remove, mut is_lang_to_set) = (BTreeSet::new(), false);
     let (mut looked_at, mut hidden) = (0, 0);
     let pids = fs::read_dir(machine.path("proc")).into_iter().flatten().filter_map(|entry| {
         let pid = entry.ok()?.file_name().into_string().ok()?;
@@ -173,7 +201,11 @@ fn services(machine: &Machine) -> Diagnosis {
             continue;
         }
         looked_at += 1;
-        if let Some(objection) = SelectedLocale::new(environment.split(|&byte| byte == 0)).objection() {
+        let variables = environment.split(|&byte| byte == 0);
+        if let Some(objection) = SelectedLocale::new(variables.clone()).objection() {
+            let remedy = Remedy::new(variables);
+            is_lang_to_set |= remedy.decides.is_none();
+            remove.extend(remedy.remove);
             let objection = match place_of_locale(&service) {
                 Some(place) => format!("{objection}; {place} decides"),
                 None => objection,
@@ -203,12 +235,18 @@ fn services(machine: &Machine) -> Diagnosis {
     if more > 0 {
         shown.push(format!("and {more} more"));
     }
+    let unset = (!remove.is_empty())
+        .then(|| format!("UnsetEnvironment={}", remove.into_iter().collect::<Vec<_>>().join(" ")));
+    let set = format!("Environment=LANG={UTF8}");
+    let lines: Vec<String> = unset.into_iter().chain(is_lang_to_set.then_some(set)).collect();
+    let all = format!("; or localectl set-locale LANG={UTF8} for all of them");
     Diagnosis::warn(
         ID,
         format!("not UTF-8: {}", shown.join(", ")),
         format!(
-            "systemctl edit SERVICE, and in [Service] Environment=LANG={UTF8} (UnsetEnvironment= what overrides it: LC_ALL, LC_CTYPE); \
-             or localectl set-locale LANG={UTF8} for all of them"
+            "systemctl edit SERVICE, and in [Service] {}{}",
+            lines.join(", "),
+            if is_lang_to_set { &all } else { "" }
         ),
     )
 }
@@ -280,8 +318,21 @@ mod tests {
             assert!(caller_with(good).0, "{good:?}");
         }
         for (bad, selected, overriding) in [
-            (&["LANG=C.UTF-8", "LC_CTYPE=C.UTF-8", "LC_ALL=C"][..], "LC_ALL=C", "unset LC_ALL"),
-            (&["LANG=C.UTF-8", "LC_CTYPE=POSIX"], "LC_CTYPE=POSIX", "unset LC_CTYPE"),
+            (
+                &["LANG=C", "LC_CTYPE=C.UTF-8", "LC_ALL=C"][..],
+                "LC_ALL=C:",
+                "unset LC_ALL, which overrides LC_CTYPE=C.UTF-8",
+            ),
+            (
+                &["LANG=C.UTF-8", "LC_CTYPE=C", "LC_ALL=C"],
+                "LC_ALL=C:",
+                "unset LC_ALL and LC_CTYPE, which override LANG=C.UTF-8",
+            ),
+            (
+                &["LANG=C", "LC_CTYPE=POSIX"],
+                "LC_CTYPE=POSIX",
+                "unset LC_CTYPE, which overrides LANG, and set LANG=",
+            ),
             (&["LANG=xx_XX.UTF-8"], "LANG=xx_XX.UTF-8: not installed", "set LANG="),
             (&["A=1"], "no variable", "set LANG="),
         ] {

@@ -107,16 +107,14 @@ fn samba(conf: &str) -> Vec<Diagnosis> {
     checks
 }
 
+/// What proftpd takes as yes or no.
+const SWITCHES: [&str; 8] = ["on", "off", "yes", "no", "true", "false", "1", "0"];
+
 /// Servers that convert names: the file, the name of the setting, the values that leave names as they are, and what to write. Without
 /// the setting, names are not converted.
 const CONVERTING: [(&str, &str, &[&str], &str); 4] = [
-    ("etc/proftpd/proftpd.conf", "useencoding", &["utf-8", "utf8", "on", "off"], "UseEncoding UTF-8 UTF-8"),
-    (
-        "etc/proftpd/conf.d/encoding.conf",
-        "useencoding",
-        &["utf-8", "utf8", "on", "off"],
-        "UseEncoding UTF-8 UTF-8",
-    ),
+    ("etc/proftpd/proftpd.conf", "useencoding", &["utf-8", "utf8"], "UseEncoding UTF-8 UTF-8"),
+    ("etc/proftpd/conf.d/encoding.conf", "useencoding", &["utf-8", "utf8"], "UseEncoding UTF-8 UTF-8"),
     ("etc/vsftpd.conf", "utf8_filesystem", &["yes"], "utf8_filesystem=YES"),
     ("etc/rsyncd.conf", "charset", &["utf-8", "utf8"], "charset = UTF-8"),
 ];
@@ -131,11 +129,26 @@ fn daemons(machine: &Machine) -> Vec<Diagnosis> {
         for line in conf.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
             let (name, value) =
                 line.split_once(|c: char| c == '=' || c.is_whitespace()).unwrap_or((line, ""));
+            if !name.eq_ignore_ascii_case(setting) {
+                continue;
+            }
             // proftpd has the encoding of the disk first, then that of its clients.
-            let value =
-                value.trim_start_matches([' ', '\t', '=']).split_whitespace().next().unwrap_or_default();
-            let is_good = good.iter().any(|good| value.eq_ignore_ascii_case(good));
-            if name.eq_ignore_ascii_case(setting) && !is_good {
+            let mut words = value.trim_start_matches([' ', '\t', '=']).split_whitespace();
+            let value = words.next().unwrap_or_default();
+            let (is_proftpd, is_alone) = (setting == "useencoding", words.next().is_none());
+            if is_proftpd && SWITCHES.iter().any(|switch| value.eq_ignore_ascii_case(switch)) {
+                continue;
+            }
+            if is_proftpd && is_alone {
+                checks.push(Diagnosis::fail(
+                    ID,
+                    format!(
+                        "/{file} has {}: proftpd does not start with one encoding",
+                        display(line.as_bytes())
+                    ),
+                    format!("{advice} in /{file}: that of the disk, and that of clients"),
+                ));
+            } else if !good.iter().any(|good| value.eq_ignore_ascii_case(good)) {
                 checks.push(Diagnosis::warn(
                     ID,
                     format!("/{file} has {}: names are stored in another encoding than UTF-8, or not marked as UTF-8", display(line.as_bytes())),

@@ -150,6 +150,15 @@ fn servers_that_store_names_in_another_encoding_are_named_with_the_setting() {
         let (_dir, machine_with_good) = machine(&[(file, good)], true);
         assert!(found(&machine_with_good, "server-encoding").is_empty(), "{file}");
     }
+    // proftpd 1.3.8 ends with "UseEncoding: expected Boolean parameter".
+    let (_dir, alone) = machine(&[("etc/proftpd/proftpd.conf", "UseEncoding UTF-8\n")], true);
+    let told = found(&alone, "server-encoding");
+    assert!(matches!(&told[..], [(Fail, text, _)] if text.contains("does not start")), "{told:?}");
+    for switch in ["on", "Off", "yes"] {
+        let setting = format!("UseEncoding {switch}\n");
+        let (_dir, machine) = machine(&[("etc/proftpd/proftpd.conf", setting.as_str())], true);
+        assert!(found(&machine, "server-encoding").is_empty(), "{switch}");
+    }
 }
 
 #[test]
@@ -168,8 +177,11 @@ fn a_title_that_replaced_the_environment_tells_no_locale() {
     {
         assert_eq!(services(title).0, Unknown, "{title:?}");
     }
-    let (condition, text, _) = services("PATH=/bin\0LANG=C.UTF-8\0LC_ALL=C\0");
+    let (condition, text, advice) = services("PATH=/bin\0LC_CTYPE=C.UTF-8\0LC_ALL=C\0");
     assert!(condition == Warn && text.contains("LC_ALL=C") && text.contains("AcceptEnv"), "{text}");
+    assert!(advice.ends_with("UnsetEnvironment=LC_ALL"), "{advice}");
+    let (_, _, advice) = services("PATH=/bin\0LANG=C\0LC_CTYPE=C\0");
+    assert!(advice.contains("UnsetEnvironment=LC_CTYPE, Environment=LANG="), "{advice}");
     assert_eq!(services("LANG=C.UTF-8\0").0, Ok);
 }
 
