@@ -29,7 +29,7 @@ fn everything() -> String {
         metrics.repaired(op, Some(RULES[0].id));
     }
     metrics.fell_back();
-    metrics.recorded();
+    metrics.recorded(1);
     [DropReason::Rate, DropReason::Bytes, DropReason::Queue, DropReason::File]
         .iter()
         .for_each(|&why| metrics.dropped(why, 2));
@@ -57,6 +57,7 @@ fn everything_of_guards() -> String {
         (AuditOutcome::LetThrough, &RULES[1]),
     ] {
         let record = AuditRecord {
+            count: 1,
             time: SystemTime::now(),
             outcome,
             operation: "mkdir",

@@ -103,6 +103,7 @@ impl ConfiguredServer<'_> {
                 false => *caller,
             };
             audit.record(Some(requester.uid), || AuditRecord {
+                count: 1,
                 time: SystemTime::now(),
                 outcome,
                 operation: operation.name(),

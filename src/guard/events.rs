@@ -221,6 +221,7 @@ impl EventReader {
             false => Requester { command, ..Requester::new(event.user, event.group, event.process) },
         };
         let record = AuditRecord {
+            count: 1,
             time: wall_time(event.time),
             outcome: if event.is_audit { AuditOutcome::LetThrough } else { AuditOutcome::Refused },
             operation: event.operation,

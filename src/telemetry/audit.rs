@@ -3,7 +3,8 @@
 //! A record goes to the log, at level `warn` with its parts as fields, and as a line of JSON to an [`AuditLog`] if there is one.
 //! A separate thread writes, behind a queue of limited length, so that threads that serve requests never wait for a disk or a
 //! terminal. Records of one user beyond a number, or a number of bytes, per second are not written but counted, and the count is
-//! written. No record is longer than [`MAX_BYTES`].
+//! written. A refusal that is repeated makes one record at once, and one a minute with the number of repeats. No record is longer than
+//! [`MAX_BYTES`].
 //!
 //! An attacker can choose every byte of a name, a path, a command's name and a control group. They are escaped, so that they
 //! cannot act on a terminal or be mistaken for another part of a record. The fields of the JSON are part of the interface:
@@ -15,6 +16,8 @@ mod cgroup;
 mod queue;
 mod recent;
 mod record;
+mod repeats;
+mod writer;
 
 use std::ffi::OsStr;
 use std::io;
@@ -29,11 +32,10 @@ use ::log::{Level, Metadata};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-use self::audit_log::DroppedLine;
 use self::bounded::BoundedRecord;
-use self::queue::{AuditQueue, DropCounts, QueueItem};
-use super::log;
-use super::metrics::{DropReason, Metrics};
+use self::queue::AuditQueue;
+use self::writer::AuditWriter;
+use super::metrics::Metrics;
 use crate::policy::Policy;
 
 pub use audit_log::{AuditLog, UncoveredNote};
@@ -105,7 +107,7 @@ impl Audit {
         let (end, ended) = sync_channel(1);
         let tasks = queue.clone();
         thread::Builder::new().name("audit".into()).spawn(move || {
-            write_all(&tasks, settings);
+            AuditWriter::new(&tasks, settings).run();
             // Nobody may be waiting for it any more.
             let _ = end.send(());
         })?;
@@ -156,82 +158,6 @@ impl Drop for Audit {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn write_all(tasks: &AuditQueue, settings: AuditSettings) {
-    let AuditSettings { per_second, bytes_per_second, is_logged, mut audit_log, metrics, recent } = settings;
-    loop {
-        match tasks.next() {
-            QueueItem::Write(who, record) => {
-                // A flood must be cheap: a record that cannot be written is not formatted.
-                if who.is_some_and(|who| !tasks.may_fit(who)) {
-                    continue;
-                }
-                let bounded = BoundedRecord::new(&record);
-                let in_log = if is_logged && is_heard() { bounded.log_bytes(log::has_fields()) } else { 0 };
-                let in_audit_log = audit_log.as_ref().map_or(0, |_| bounded.line_bytes());
-                if who.is_some_and(|who| !tasks.reserve_bytes(who, in_log + in_audit_log)) {
-                    continue;
-                }
-                if record.outcome != AuditOutcome::Noticed {
-                    recent.add(&record);
-                }
-                if is_logged {
-                    log_with_fields(&bounded);
-                }
-                match audit_log.as_mut().is_none_or(|audit_log| audit_log.put(&bounded.line, 1)) {
-                    true => metrics.recorded(),
-                    false => metrics.dropped(DropReason::File, 1),
-                }
-            }
-            QueueItem::ReportDrops(dropped) => {
-                for (uid, DropCounts { rate, bytes, queue, buffer }) in dropped {
-                    let why_rate = format!("more than {per_second} a second");
-                    let why_bytes = format!("more than {bytes_per_second} bytes a second");
-                    for (count, reason, why) in [
-                        (rate, "rate", why_rate.as_str()),
-                        (bytes, "bytes", &why_bytes),
-                        (queue, "queue", "the writer is behind"),
-                        (buffer, "buffer", "the kernel's buffer was full"),
-                    ] {
-                        if count > 0 {
-                            // These lines count as bytes of the user, too.
-                            tasks.spend(uid, report_dropped(count, reason, why, uid, audit_log.as_mut()));
-                        }
-                    }
-                }
-            }
-            QueueItem::Reopen => audit_log.iter_mut().for_each(AuditLog::reopen),
-            QueueItem::End => {
-                audit_log.iter().for_each(AuditLog::finish);
-                return;
-            }
-        }
-    }
-}
-
-/// Writes how many records were dropped; returns about how many bytes that took.
-fn report_dropped(
-    count: u64,
-    reason: &'static str,
-    why: &str,
-    uid: Option<u32>,
-    audit_log: Option<&mut AuditLog>,
-) -> usize {
-    /// Length of the log line around the message, and of the line in the audit log.
-    const AROUND: usize = 256;
-    let whose = match uid {
-        Some(uid) => format!("uid {uid}"),
-        None if reason == "buffer" => "anybody".into(),
-        None => "others".into(),
-    };
-    let message = format!("{count} more were refused or let through, and not recorded, of {whose}: {why}");
-    ::log::warn!(dropped = count, reason = reason, whose = whose.as_str(); "{message}");
-    if let Some(audit_log) = audit_log {
-        // If this line cannot be written, its records count as missing.
-        audit_log.put(&DroppedLine::new(count, reason, uid), count);
-    }
-    message.len() + AROUND
 }
 
 /// Logs one record at once, in the same form.

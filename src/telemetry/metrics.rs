@@ -307,8 +307,8 @@ impl Metrics {
     }
 
     /// Counts an audit record that was written.
-    pub fn recorded(&self) {
-        self.recorded.fetch_add(1, Ordering::Relaxed);
+    pub fn recorded(&self, records: u64) {
+        self.recorded.fetch_add(records, Ordering::Relaxed);
     }
 
     /// Counts audit records that were not written.

@@ -204,6 +204,7 @@ impl WatchCore {
         report(Finding {
             path: parent.as_ref().map(|parent| parent.join(sighting.name)),
             record: AuditRecord {
+                count: 1,
                 time: SystemTime::now(),
                 outcome: AuditOutcome::Seen,
                 operation,

@@ -37,13 +37,18 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(&deep, fs::Permissions::from_mode(0o777)).unwrap();
     }
-    let name: Vec<u8> = [0x1b].into_iter().cycle().take(254).chain([0xFF]).collect();
-    let hostile: PathBuf = deep.join(std::ffi::OsStr::from_bytes(&name));
+    // Repetitions of one refusal would be one record.
+    let hostile = |number: u64| -> PathBuf {
+        let mut name = [0x1b; 255];
+        name[235..].copy_from_slice(format!("{number:019}\u{1b}").as_bytes());
+        name[254] = 0xFF;
+        deep.join(std::ffi::OsStr::from_bytes(&name))
+    };
     let begin = Instant::now();
     let flood = || {
         let mut refused = 0u64;
         while begin.elapsed() < duration() {
-            assert_eq!(File::create(&hostile).unwrap_err().raw_os_error(), Some(libc::EILSEQ));
+            assert_eq!(File::create(hostile(refused)).unwrap_err().raw_os_error(), Some(libc::EILSEQ));
             refused += 1;
         }
         refused
@@ -51,7 +56,8 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
     let calm = || {
         let mut refused = 0u64;
         while begin.elapsed() < duration() {
-            assert!(File::create(mounted.mnt().join(std::ffi::OsStr::from_bytes(b"caf\xE9"))).is_err());
+            let name = [format!("{refused}").as_bytes(), b"\xE9"].concat();
+            assert!(File::create(mounted.mnt().join(std::ffi::OsStr::from_bytes(&name))).is_err());
             refused += 1;
             std::thread::sleep(Duration::from_millis(200));
         }

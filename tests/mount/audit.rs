@@ -1,8 +1,8 @@
 //! The audit log of refused and admitted names.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -35,6 +35,11 @@ fn records(mounted: &Mounted) -> Vec<Value> {
 
 fn bad() -> &'static OsStr {
     OsStr::from_bytes(b"caf\xE9")
+}
+
+/// Bad names of which no one is the repetition of another.
+fn bad_number(number: u64) -> OsString {
+    OsString::from_vec([format!("{number}:caf").as_bytes(), b"\xE9"].concat())
 }
 
 /// Performs each operation once with the name [`bad`] in `dir`. Returns the operations with their errno.
@@ -125,8 +130,8 @@ fn hostile_names_stay_on_one_line_of_log_and_audit_log() {
 fn refusals_beyond_the_limit_are_only_counted() {
     const MANY: u64 = 300;
     let Some(mut mounted) = with_audit_log(&["--audit-rate", "10"]) else { return };
-    for _ in 0..MANY {
-        assert!(File::create(mounted.mnt().join(bad())).is_err());
+    for number in 0..MANY {
+        assert!(File::create(mounted.mnt().join(bad_number(number))).is_err());
     }
     mounted.signal(Signal::SIGTERM);
     let (status, said) = mounted.ended();
@@ -136,6 +141,26 @@ fn refusals_beyond_the_limit_are_only_counted() {
     let dropped: u64 = records.iter().filter_map(|record| record["count"].as_u64()).sum();
     assert!(written >= 10 && dropped > 0 && written + dropped == MANY, "{written} {dropped}");
     assert!(said.contains("more were refused or let through, and not recorded"), "{said}");
+}
+
+#[test]
+fn a_storm_of_the_same_refusal_is_one_record_and_one_with_a_count() {
+    let Some(mut mounted) = with_audit_log(&[]) else { return };
+    let storm = || (0..30).for_each(|_| assert!(File::create(mounted.mnt().join(bad())).is_err()));
+    storm();
+    wait_until("the first record", || !records(&mounted).is_empty());
+    assert_eq!(records(&mounted).len(), 1);
+    storm();
+    mounted.signal(Signal::SIGTERM);
+    let (_, said) = mounted.ended();
+    let found = records(&mounted);
+    let counts: Vec<_> = found.iter().map(|line| (&line["type"], line.get("count"))).collect();
+    assert_eq!(counts, [(&"refusal".into(), None), (&"refusal".into(), Some(&59.into()))]);
+    let shown: Vec<&str> = said.lines().filter(|line| line.contains("refused: create of")).collect();
+    assert!(
+        matches!(shown[..], [_, last] if last.ends_with("; 59 times since the last record of it")),
+        "{said}"
+    );
 }
 
 #[test]
@@ -179,7 +204,8 @@ fn a_full_disk_under_the_audit_log_delays_no_client_and_missing_records_are_repo
     let _unmounted = Unmounted(&small);
     let mut refused = 0u64;
     let mut refuse = || {
-        assert_eq!(File::create(mounted.mnt().join(bad())).unwrap_err().raw_os_error(), Some(84));
+        let place = mounted.mnt().join(bad_number(refused));
+        assert_eq!(File::create(place).unwrap_err().raw_os_error(), Some(84));
         refused += 1;
     };
     let begun = Instant::now();
@@ -214,13 +240,14 @@ fn a_full_disk_under_the_audit_log_delays_no_client_and_missing_records_are_repo
 
 #[test]
 fn a_flood_by_one_user_loses_no_record_of_another() {
-    const MANY: usize = 2000;
+    const MANY: u64 = 2000;
     let Some(mut mounted) = with_audit_log(&["--audit-rate", "20", "--audit-log=off"]) else { return };
-    let place = mounted.mnt().join(bad());
-    let flood = |uid: u32, many: usize| {
+    let flood = |uid: u32, many: u64| {
         // Only of this thread.
         setfsuid(Uid::from_raw(uid));
-        (0..many).for_each(|_| assert!(File::create(&place).is_err()));
+        (0..many).for_each(|number| {
+            assert!(File::create(mounted.mnt().join(bad_number(number))).is_err());
+        });
     };
     std::thread::scope(|scope| {
         scope.spawn(|| flood(12345, MANY));
@@ -235,7 +262,7 @@ fn a_flood_by_one_user_loses_no_record_of_another() {
     assert_eq!((of("refusal", 12346).len(), of("dropped", 12346).len()), (10, 0), "{said}");
     let dropped: u64 = of("dropped", 12345).iter().map(|line| line["count"].as_u64().unwrap()).sum();
     assert!(of("dropped", 12345).iter().all(|line| line["reason"] == "rate"));
-    assert_eq!(of("refusal", 12345).len() as u64 + dropped, MANY as u64);
+    assert_eq!(of("refusal", 12345).len() as u64 + dropped, MANY);
     assert!(!said.contains("refused: create"), "the log is off: {said}");
     assert!(said.contains("of uid 12345: more than 20 a second"), "{said}");
 }

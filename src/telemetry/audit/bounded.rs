@@ -128,6 +128,7 @@ mod tests {
         let cgroup =
             [b"/user.slice/user@4294967295.service/", &long(255)[..], b".service/", &long(3000)].concat();
         AuditRecord {
+            count: u64::MAX,
             time: SystemTime::now(),
             outcome: AuditOutcome::LetThrough,
             operation: "copy_file_range",
@@ -179,6 +180,7 @@ mod tests {
     #[test]
     fn short_records_are_complete_and_long_paths_differ_by_their_hash() {
         let with = |parent: &str| AuditRecord {
+            count: 1,
             name: "x\u{1b}".into(),
             target: None,
             parent: Some(parent.into()),

@@ -129,6 +129,8 @@ pub(super) enum QueueItem {
     Write(Option<QuotaKey>, Box<AuditRecord>),
     /// Report the dropped records of each owner.
     ReportDrops(Vec<(QuotaKey, DropCounts)>),
+    /// Repeats of refusals are to be written.
+    RepeatsDue,
     /// Reopen the file.
     Reopen,
     /// End: no more tasks will come.
@@ -276,8 +278,8 @@ impl AuditQueue {
         who
     }
 
-    /// Waits for the next task.
-    pub(super) fn next(&self) -> QueueItem {
+    /// Waits for the next task, not longer than until repeats are to be written.
+    pub(super) fn next(&self, repeats_due: Option<Instant>) -> QueueItem {
         let mut state = self.state.lock();
         loop {
             if std::mem::take(&mut state.is_to_reopen) {
@@ -302,7 +304,11 @@ impl AuditQueue {
                     None => QueueItem::End,
                 };
             }
-            match report_in {
+            let due_in = repeats_due.map(|due| due.saturating_duration_since(Instant::now()));
+            if due_in == Some(Duration::ZERO) {
+                return QueueItem::RepeatsDue;
+            }
+            match report_in.into_iter().chain(due_in).min() {
                 Some(time) => drop(self.changed.wait_for(&mut state, time)),
                 None => self.changed.wait(&mut state),
             }

@@ -110,6 +110,8 @@ pub struct AuditRecord {
     pub span: Span,
     /// The client.
     pub requester: Requester,
+    /// How often it happened since the last record of the same refusal; the other fields are those of the last time.
+    pub count: u64,
 }
 
 impl AuditOutcome {
@@ -176,6 +178,9 @@ impl fmt::Display for Sentence<'_> {
         if let Some(unit) = record.requester.units().nearest() {
             write!(f, " of {}", quoted(unit))?;
         }
+        if record.count > 1 {
+            write!(f, "; {} times since the last record of it", record.count)?;
+        }
         Ok(())
     }
 }
@@ -187,6 +192,16 @@ impl fmt::Display for AuditRecord {
 }
 
 impl AuditRecord {
+    /// Whether it is the same refusal for the same client, at any time.
+    pub(super) fn is_again(&self, other: &Self) -> bool {
+        let Self { time: _, span: _, count: _, outcome, operation, name, target, parent, rule, requester } =
+            self;
+        let Requester { pid: _, gid: _, cgroup: _, uid, command } = requester;
+        (name, target, parent) == (&other.name, &other.target, &other.parent)
+            && (outcome, operation, rule) == (&other.outcome, &other.operation, &other.rule)
+            && (uid, command) == (&other.requester.uid, &other.requester.command)
+    }
+
     /// The time of the request, by RFC 3339.
     pub fn timestamp(&self) -> String {
         timestamp(self.time)
@@ -229,6 +244,9 @@ pub(super) struct AuditLine<'r> {
     parent_hash: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_bytes: Option<usize>,
+    /// Absent for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
     rule: Option<&'static str>,
     start: usize,
     end: usize,
@@ -294,6 +312,7 @@ impl<'r> AuditLine<'r> {
             parent_base64: exact_parent.map(Base64),
             parent_hash: long_parent.map(hash),
             parent_bytes: long_parent.map(<[u8]>::len),
+            count: (record.count > 1).then_some(record.count),
             rule: record.rule.map(RuleId::name),
             start: record.span.start,
             end: record.span.end,

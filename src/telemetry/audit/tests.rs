@@ -16,6 +16,7 @@ use crate::policy::rule::RuleId;
 
 fn record(name: &[u8]) -> AuditRecord {
     AuditRecord {
+        count: 1,
         time: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
         outcome: AuditOutcome::Refused,
         operation: "mkdir",
@@ -32,6 +33,11 @@ fn record(name: &[u8]) -> AuditRecord {
             cgroup: None,
         },
     }
+}
+
+/// The records of this many different names.
+fn records(count: u64) -> impl Iterator<Item = AuditRecord> {
+    (0..count).map(|number| record(format!("{number}:").as_bytes()))
 }
 
 /// A sink whose content can be seen, and which can be full.
@@ -139,7 +145,13 @@ fn records_beyond_a_limit_are_counted_and_reported() {
     let audit = Audit::new(settings).unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..MANY / 4).for_each(|_| audit.record(Some(1000), || record(b"caf\xE9"))));
+            scope.spawn(|| {
+                (0..MANY / 4).for_each(|number| {
+                    audit.record(Some(1000), || {
+                        record(format!("{number}{:?}", thread::current().id()).as_bytes())
+                    })
+                })
+            });
         }
     });
     drop(audit);
@@ -160,7 +172,7 @@ fn dropped_records_are_reported_soon_even_if_nothing_more_happens() {
     };
     const MANY: u64 = 100;
     let audit = Audit::new(settings).unwrap();
-    (0..MANY).for_each(|_| audit.record(Some(1000), || record(b"\xFF")));
+    records(MANY).for_each(|record| audit.record(Some(1000), || record));
     let counted = || sink.lines().iter().filter_map(|line| line["count"].as_u64()).sum::<u64>();
     let written = || sink.lines().iter().filter(|line| line["type"] == "refusal").count() as u64;
     let begin = Instant::now();
@@ -237,7 +249,9 @@ fn an_audit_log_that_was_moved_away_is_created_again_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let (path, old) = (dir.path().join("audit.log"), dir.path().join("audit.log.1"));
     let audit_log = Some(AuditLog::append(&path).unwrap());
-    let audit = Audit::new(AuditSettings { audit_log, ..AuditSettings::default() }).unwrap();
+    let settings = AuditSettings { audit_log, ..AuditSettings::default() };
+    let recent = settings.recent.clone();
+    let audit = Audit::new(settings).unwrap();
     let names = |path: &PathBuf| -> Vec<String> {
         let lines = fs::read_to_string(path).unwrap_or_default();
         lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].to_string()).collect()
@@ -254,9 +268,13 @@ fn an_audit_log_that_was_moved_away_is_created_again_on_request() {
     fs::rename(&path, &old).unwrap();
     audit.record(None, || record(b"two"));
     wait_for(&|| names(&old).len() == 2);
+    (0..2).for_each(|_| audit.record(None, || record(b"two")));
+    wait_for(&|| recent.last().iter().any(|refusal| refusal.count == 3));
     audit.reopen();
     wait_for(&|| path.exists());
-    audit.record(None, || record(b"three"));
+    assert_eq!(names(&old).len(), 3, "repeats are in the file of the first one");
+    // Nor is it a repeat in the new file.
+    audit.record(None, || record(b"two"));
     wait_for(&|| names(&path).len() == 1);
     // The directory has gone: better the old file than none.
     fs::remove_dir_all(dir.path()).unwrap();
@@ -278,7 +296,7 @@ fn recorded_and_dropped_records_are_counted() {
     *sink.room.lock() = Some(0);
     const MANY: u64 = 80;
     let audit = Audit::new(settings).unwrap();
-    (0..MANY).for_each(|_| audit.record(Some(1), || record(b"\xFF")));
+    records(MANY).for_each(|record| audit.record(Some(1), || record));
     let begin = Instant::now();
     let dropped = || (metrics.snapshot().audit.dropped_file, metrics.snapshot().audit.dropped_rate);
     while dropped().0 + dropped().1 < MANY {
@@ -303,4 +321,45 @@ fn recorded_and_dropped_records_are_counted() {
     };
     // What was not told because there was no room is missing too.
     assert_eq!(told("rate") + told("disk"), MANY, "{lines:?}");
+}
+
+#[test]
+fn a_refusal_that_is_repeated_makes_one_record_at_once_and_one_with_the_number() {
+    let (sink, metrics) = (Sink::default(), Arc::<Metrics>::default());
+    let settings = AuditSettings {
+        audit_log: Some(AuditLog::to(sink.clone())),
+        metrics: metrics.clone(),
+        ..AuditSettings::default()
+    };
+    let recent = settings.recent.clone();
+    let audit = Audit::new(settings).unwrap();
+    let retry = |number: u64| {
+        let requester = Requester { pid: 7 + number as u32, ..record(b"").requester };
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(number);
+        AuditRecord { time, requester, ..record(b"storm") }
+    };
+    audit.record(Some(1000), || retry(0));
+    let begin = Instant::now();
+    while sink.lines().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    (1..60).for_each(|number| audit.record(Some(1000), || retry(number)));
+    // Each differs in one part.
+    audit.record(Some(1000), || AuditRecord { operation: "create", ..retry(0) });
+    audit.record(Some(1000), || AuditRecord { parent: Some("other".into()), ..retry(0) });
+    audit.record(Some(1000), || AuditRecord { rule: None, ..retry(0) });
+    audit.record(Some(1001), || {
+        let requester = Requester { uid: Some(1001), ..retry(0).requester };
+        AuditRecord { requester, ..retry(0) }
+    });
+    drop(audit);
+    let lines = sink.lines();
+    let found: Vec<_> = lines.iter().map(|line| (line["pid"].as_u64().unwrap(), line.get("count"))).collect();
+    assert_eq!(found, [(7, None), (7, None), (7, None), (7, None), (7, None), (66, Some(&json!(59)))]);
+    assert_eq!(lines[5]["time"], "1970-01-01T00:00:59Z");
+    assert_eq!(metrics.snapshot().audit.recorded, 64);
+    assert_eq!(recent.last().iter().map(|refusal| refusal.count).sum::<u64>(), 64);
+    let text = AuditRecord { count: 59, ..retry(59) }.to_string();
+    assert!(text.ends_with("; 59 times since the last record of it"), "{text}");
 }

@@ -7,6 +7,7 @@ use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 fn finding(name: &[u8]) -> Finding {
     let name = OsStr::from_bytes(name).to_owned();
     let record = AuditRecord {
+        count: 1,
         time: SystemTime::UNIX_EPOCH,
         outcome: AuditOutcome::Seen,
         operation: "create",

@@ -6,6 +6,7 @@ use crate::telemetry::audit::{AuditOutcome, Requester};
 
 fn record() -> AuditRecord {
     AuditRecord {
+        count: 1,
         time: SystemTime::UNIX_EPOCH,
         outcome: AuditOutcome::Refused,
         operation: "mkdir",
@@ -27,10 +28,10 @@ fn rest(queue: &AuditQueue) -> (usize, Vec<(QuotaKey, DropCounts)>) {
     queue.close();
     let (mut written, mut reported) = (0, Vec::new());
     loop {
-        match queue.next() {
+        match queue.next(None) {
             QueueItem::Write(..) => written += 1,
             QueueItem::ReportDrops(drops) => reported.extend(drops),
-            QueueItem::Reopen => {}
+            QueueItem::Reopen | QueueItem::RepeatsDue => {}
             QueueItem::End => return (written, reported),
         }
     }
@@ -120,13 +121,13 @@ fn bytes_of_one_user_are_limited_and_cost_no_other_user_a_record() {
     let (mut taken, mut reported) = ([0; 2], Vec::new());
     queue.close();
     loop {
-        match queue.next() {
+        match queue.next(None) {
             QueueItem::Write(who, _) => {
                 let who = who.unwrap();
                 taken[(who == Some(1001)) as usize] += u64::from(queue.reserve_bytes(who, 1600))
             }
             QueueItem::ReportDrops(drops) => reported.extend(drops),
-            QueueItem::Reopen => {}
+            QueueItem::Reopen | QueueItem::RepeatsDue => {}
             QueueItem::End => break,
         }
     }
@@ -152,7 +153,7 @@ fn records_without_limits_wait_for_room_and_what_the_kernel_lost_is_reported_onc
         writer.close();
     });
     loop {
-        match queue.next() {
+        match queue.next(None) {
             QueueItem::Write(who, _) => {
                 assert_eq!(who, None);
                 written += 1;
@@ -161,7 +162,7 @@ fn records_without_limits_wait_for_room_and_what_the_kernel_lost_is_reported_onc
                 assert!(drops.iter().all(|(who, drops)| who.is_none() && drops.total() == drops.buffer));
                 lost += drops.iter().map(|(_, drops)| drops.buffer).sum::<u64>();
             }
-            QueueItem::Reopen => {}
+            QueueItem::Reopen | QueueItem::RepeatsDue => {}
             QueueItem::End => break,
         }
     }
@@ -176,4 +177,13 @@ fn records_without_limits_do_not_wait_for_a_writer_that_hangs() {
     let (written, reported) = rest(&queue);
     let dropped = DropCounts { queue: QUEUED as u64, ..DropCounts::default() };
     assert_eq!((written, reported), (QUEUED, vec![(None, dropped)]));
+}
+
+#[test]
+fn repeats_are_written_when_their_time_is_over() {
+    let queue = queue(10);
+    let due = Instant::now() + Duration::from_millis(20);
+    queue.offer(Some(1), record);
+    assert!(matches!(queue.next(Some(due)), QueueItem::Write(..)), "records come first");
+    assert!(matches!(queue.next(Some(due)), QueueItem::RepeatsDue) && Instant::now() >= due);
 }
