@@ -265,7 +265,7 @@ fn place_of_locale(service: &str) -> Option<&'static str> {
         "cron" | "crond" => "the crontab (LC_ALL=... in a line of its own) or /etc/environment",
         "ssh" | "sshd" => "AcceptEnv with SendEnv of the client, or /etc/environment,",
         "tomcat9" | "tomcat10" | "java" => {
-            "JAVA_OPTS (-Dsun.jnu.encoding has no effect before Java 18: set LC_ALL)"
+            "LC_ALL in the unit (JAVA_OPTS cannot: Java 17 ignores -Dsun.jnu.encoding)"
         }
         _ => return None,
     })

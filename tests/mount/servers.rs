@@ -1,5 +1,6 @@
-//! File servers that serve a mount: Samba, with its client, and NFS in user space (Ganesha, with the client of libnfs). Both run
-//! on the loopback interface with their own directories, and end with the test. `scripts/test-servers` installs them.
+//! File servers that serve a mount: Samba, with its client, and NFS in user space (Ganesha, with the client of libnfs), with the
+//! configuration that docs/SERVERS.md shows. Both run on the loopback interface with their own directories, and end with the test.
+//! `scripts/test-servers` installs them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,8 +16,11 @@ use nix::unistd::Pid;
 use crate::metrics::free_port;
 use crate::mounted::{Mounted, wait_until};
 
+use clients::shown;
+
 mod clients;
 mod escaped;
+mod programs;
 
 /// A server that is stopped on drop.
 struct Server {
@@ -88,9 +92,10 @@ impl Server {
         server
     }
 
+    /// Serves the mount as `share`, and the source itself as `plain`.
     fn samba(mounted: &Mounted) -> Self {
         Self::new(mounted, "smbd", |dir, port| {
-            let (own, mnt) = (dir.display(), mounted.mnt());
+            let (own, plain) = (dir.display(), mounted.backing());
             let own_directories: String =
                 ["private dir", "lock directory", "state directory", "cache directory", "pid directory"]
                     .map(|option| format!("{option} = {own}\n"))
@@ -99,8 +104,9 @@ impl Server {
                 "[global]\nserver role = standalone server\nsmb ports = {port}\ninterfaces = lo\nbind interfaces only = yes\n\
                  {own_directories}ncalrpc dir = {own}/ncalrpc\nlog file = {own}/log\npassdb backend = tdbsam:{own}/passdb.tdb\n\
                  map to guest = Bad User\nguest account = nobody\ndisable netbios = yes\nload printers = no\nprinting = bsd\n\
-                 disable spoolss = yes\nmangled names = no\n[share]\npath = {}\nread only = no\nguest ok = yes\n",
-                mnt.display()
+                 disable spoolss = yes\n{}guest ok = yes\n[plain]\npath = {}\nread only = no\nguest ok = yes\n",
+                shown("Samba", mounted),
+                plain.display()
             );
             let conf = format!("--configfile={own}/conf");
             (
@@ -114,8 +120,12 @@ impl Server {
 
     /// The output of the Samba client for `command`.
     fn smb(&self, command: &str) -> String {
+        self.smb_of("share", command)
+    }
+
+    fn smb_of(&self, share: &str, command: &str) -> String {
         let output = Command::new("smbclient")
-            .args(["-N", "-p", &self.port.to_string(), "//127.0.0.1/share", "-c", command])
+            .args(["-N", "-p", &self.port.to_string(), &format!("//127.0.0.1/{share}"), "-c", command])
             .arg(format!("--configfile={}/conf", self.dir.display()))
             .current_dir(&self.dir)
             .output()
@@ -134,15 +144,14 @@ impl Server {
 
     fn ganesha(mounted: &Mounted) -> Self {
         Self::new(mounted, "ganesha.nfsd", |dir, port| {
-            let (own, mnt) = (dir.display(), mounted.mnt());
+            let own = dir.display();
             fs::create_dir(dir.join("recovery")).unwrap();
             let configuration = format!(
                 "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Bind_addr = 127.0.0.1; Enable_NLM = false;\n\
                  Enable_RQUOTA = false; allow_set_io_flusher_fail = true; }}\n\
                  NFSv4 {{ Graceless = true; Minor_Versions = 0; RecoveryRoot = {own}/recovery; Only_Numeric_Owners = true; }}\n\
-                 EXPORT {{ Export_Id = 1; Path = {}; Pseudo = /share; Access_Type = RW; Squash = No_Root_Squash;\n\
-                 SecType = sys; Filesystem_Id = 1.1; FSAL {{ Name = VFS; }} }}\n",
-                mnt.display()
+                 EXPORT_DEFAULTS {{ Squash = No_Root_Squash; }}\n{}",
+                shown("NFS", mounted)
             );
             let args = [
                 "-F",
@@ -225,6 +234,36 @@ fn samba_shows_and_removes_existing_names() {
     assert_eq!(fs::read_to_string(server.dir.join("got")).unwrap(), "old");
     assert!(mounted.backing().join("café").exists() && !old.exists());
     assert!(!mounted.backing().join("com1.txt").exists());
+}
+
+#[test]
+fn samba_lists_through_the_mount_what_it_leaves_out_of_the_plain_directory() {
+    if !are_installed(&["smbd", "smbclient"]) {
+        return;
+    }
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let dir = mounted.backing().join("dir");
+    fs::create_dir(&dir).unwrap();
+    for name in [&b"caf\xE9"[..], b"\xFF", b"a.txt", "März.txt".as_bytes()] {
+        fs::write(dir.join(OsStr::from_bytes(name)), "").unwrap();
+    }
+    for place in [&dir, &mounted.backing()] {
+        crate::mounted::open_to_all(place);
+    }
+    let server = Server::samba(&mounted);
+    let list = |share: &str| {
+        let listed = server.smb_of(share, "ls dir/*");
+        let names = listed.lines().filter_map(|line| line.split_once(" N ").map(|(name, _)| name.trim()));
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(list("plain"), ["März.txt", "a.txt"]);
+    assert_eq!(list("share"), ["März.txt", "a.txt", "caf\u{2426}E9", "\u{2426}FF"]);
+    let said = server.smb_of("plain", "deltree dir");
+    assert!(said.contains("NT_STATUS_DIRECTORY_NOT_EMPTY"), "{said}");
+    let said = server.smb("deltree dir");
+    assert!(!said.contains("NT_STATUS") && !dir.exists(), "{said}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::mounted::Mounted;
 const PAGE: &str = include_str!("../../../docs/SERVERS.md");
 
 /// The configuration in the section `heading` of the page, for this mount.
-fn shown(heading: &str, mounted: &Mounted) -> String {
+pub(super) fn shown(heading: &str, mounted: &Mounted) -> String {
     let section = PAGE.split("\n## ").find(|section| section.lines().next() == Some(heading));
     let block = section.expect("the page has the section").split("```").nth(1).expect("it has a block");
     let (_, configuration) = block.split_once('\n').unwrap();
@@ -25,16 +25,16 @@ fn strings<const N: usize>(args: [&str; N]) -> Vec<String> {
 }
 
 /// A server, and a client that puts `März.txt`, and then tries to put, to create a directory and to rename to `$BAD`.
-struct Front {
-    programs: &'static [&'static str],
-    start: fn(&Mounted) -> Server,
-    client: String,
+pub(super) struct Front<'f> {
+    pub(super) programs: &'static [&'static str],
+    pub(super) start: &'f dyn Fn(&Mounted) -> Server,
+    pub(super) client: String,
     /// What the client prints for each `--errno`.
-    prints: &'static [(&'static str, &'static [&'static str])],
+    pub(super) prints: &'static [(&'static str, &'static [&'static str])],
 }
 
-impl Front {
-    fn check(&self) {
+impl Front<'_> {
+    pub(super) fn check(&self) {
         if !are_installed(self.programs) {
             return;
         }
@@ -49,6 +49,7 @@ impl Front {
                 .current_dir(&server.dir)
                 .env("LC_ALL", "C.UTF-8")
                 .env("BAD", OsStr::from_bytes(b"caf\xE9"))
+                .env("MNT", mounted.mnt())
                 .env("PORT", server.port.to_string())
                 .output()
                 .unwrap();
@@ -93,7 +94,7 @@ fn sshd(mounted: &Mounted) -> Server {
 fn sftp_says_permission_denied_only_for_eacces() {
     let front = Front {
         programs: &["/usr/sbin/sshd", "sftp", "ssh-keygen"],
-        start: sshd,
+        start: &sshd,
         client: r#"printf '%s\n' 'put file März.txt' "-put file \"$BAD\"" "-mkdir \"$BAD\"" "-rename März.txt \"$BAD\"" \
                      'get old␦E9 got' |
                    sftp -q -b - -P "$PORT" -i user -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
@@ -128,7 +129,7 @@ fn vsftpd_says_no_reason() {
     ];
     let front = Front {
         programs: &["vsftpd", "curl"],
-        start: |mounted| {
+        start: &|mounted| {
             Server::new(mounted, "vsftpd", |dir, port| {
                 let (empty, above) = (dir.join("empty"), dir.parent().unwrap());
                 fs::create_dir(&empty).unwrap();
@@ -156,7 +157,7 @@ fn proftpd_says_the_message_of_the_errno() {
     }
     let front = Front {
         programs: &["curl"],
-        start: |mounted| {
+        start: &|mounted| {
             let program = std::env::var("NAMEGATE_TEST_PROFTPD").unwrap_or_else(|_| "proftpd".into());
             Server::new(mounted, program, |dir, port| {
                 let own = dir.display();
@@ -204,7 +205,7 @@ fn the_rsync_daemon_reports_each_refusal_and_iconv_avoids_it() {
         rm -r src; mkdir src; cp file "src/M$(printf '\344')rz.txt"; rsync -r --iconv=ISO-8859-1,UTF-8 src/ "$url/" && echo converted"#;
     let front = Front {
         programs: &["rsync"],
-        start: |mounted| {
+        start: &|mounted| {
             Server::new(mounted, "rsync", |dir, port| {
                 let configuration = format!(
                     "port = {port}\naddress = 127.0.0.1\npid file = {}/pid\n{}",
@@ -263,7 +264,7 @@ fn apache_answers_500_or_403() {
     const PRINTS: &[&str] = &["201", "500", "403", "500", "500", "old%e2%90%a6e9", "old content"];
     let front = Front {
         programs: &["apache2", "curl"],
-        start: |mounted| {
+        start: &|mounted| {
             Server::new(mounted, "apache2", |dir, port| {
                 let own = dir.display();
                 // DavLockDB is a database that the processes of the server create.
@@ -292,7 +293,7 @@ fn apache_answers_500_or_403() {
 fn nginx_answers_500_except_for_a_directory() {
     let front = Front {
         programs: &["nginx", "curl"],
-        start: |mounted| {
+        start: &|mounted| {
             Server::new(mounted, "nginx", |dir, port| {
                 let own = dir.display();
                 let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
