@@ -8,7 +8,6 @@ mod chunked;
 mod encodings;
 mod history;
 
-use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -25,12 +24,12 @@ use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
 use self::chunked::LargeCheck;
 use self::encodings::TreeEvidence;
+use self::history::Deduplicator;
 use crate::encoded_text::EncodedNames;
-use crate::name::Span;
 use crate::name::reading::{Encoding, EncodingGuess};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
-use crate::policy::rule::{RuleId, Severity};
+use crate::policy::rule::Severity;
 use crate::progress::Observer;
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
@@ -117,7 +116,7 @@ pub fn scan(
     if let Some(before) = before {
         output.replay(before, &*renderer)?;
     }
-    let (output, reported) = (Mutex::new(output), Mutex::new(Deduplicator::default()));
+    let output = Mutex::new(output);
     let has_failed = AtomicBool::new(false);
     let write = |write: &dyn Fn(&mut ScanOutput<'_>) -> io::Result<()>| {
         let mut output = output.lock();
@@ -128,24 +127,23 @@ pub fn scan(
             has_failed.store(true, Relaxed);
         }
     };
-    let report_findings = |mut findings: DirectoryFindings, has_versions: bool| {
-        counters.count(|summary| match has_versions {
-            true => reported.lock().keep_new(&mut findings, summary),
-            false => summary.count_findings(&findings),
-        });
-        // A name that collided before can collide with another one in a new version.
+    let write_findings = |findings: DirectoryFindings| {
         if !findings.is_empty() {
             let rendered = renderer.render(&findings);
             let line = checkpoints.and_then(|_| checkpoint::findings_line(&findings));
             write(&|output| output.write_findings(&findings, &rendered, line.as_deref()));
         }
     };
+    let report_findings = |findings: DirectoryFindings| {
+        counters.count(|summary| summary.count_findings(&findings));
+        write_findings(findings);
+    };
     let report_of = |batch: &DirectoryBatch, findings: DirectoryFindings| {
         observer.checked(&batch.dir, 0, findings.records.len() as u64);
         if batch.in_repository {
             counters.count(|summary| summary.in_repositories += findings.records.len() as u64);
         }
-        report_findings(findings, false);
+        report_findings(findings);
     };
     let decide = |mut batch: DirectoryBatch, earlier: &EarlierNames| {
         batch.encodings = batch.guess_encodings(&earlier.encodings).map(Arc::new);
@@ -157,7 +155,7 @@ pub fn scan(
             SourceEvent::Directory(batch) => decide(batch, earlier),
             SourceEvent::Large(parts) => {
                 let guess = |_: &Path, sample: &_| EncodingGuess::for_sample(sample, &earlier.encodings);
-                let emit = &mut |findings| report_findings(findings, false);
+                let emit = &mut |findings| report_findings(findings);
                 chunked::check(parts, &decided, &guess, &FindingsOnly(observer), &mut |_| {}, emit);
             }
             SourceEvent::Fault(fault) => write(&|output| output.write_fault(&fault, 1)),
@@ -193,16 +191,19 @@ pub fn scan(
                     summary.names += names;
                 });
                 observer.checked(&dir, names, 0);
-                history::check(directory, &directories, &mut |findings| {
+                let mut reported = Deduplicator::default();
+                history::check(directory, &directories, &mut |mut findings| {
                     observer.checked(&dir, 0, findings.records.len() as u64);
-                    report_findings(findings, true);
+                    // A name that collided before can collide with another one in a new version.
+                    counters.count(|summary| reported.keep_new(&mut findings, summary));
+                    write_findings(findings);
                 });
             }
             SourceEvent::Large(parts) => {
                 let mut encoded = EncodedNames::default();
                 let mut look = |part: &DirectoryBatch| encoded.add(count_encoded(part));
                 let guess = |dir: &Path, sample: &_| evidence.guess_of(dir.as_os_str().as_bytes(), sample);
-                let emit = &mut |findings| report_findings(findings, false);
+                let emit = &mut |findings| report_findings(findings);
                 let LargeCheck { names, waits } =
                     chunked::check(parts, &directories, &guess, observer, &mut look, emit);
                 if let Some((dir, root_len)) = waits {
@@ -304,17 +305,6 @@ struct ScanOutput<'s> {
     failure: Option<io::Error>,
 }
 
-/// What was reported of directories that have several versions.
-#[derive(Default)]
-struct Deduplicator {
-    /// Violations by the path of the name.
-    names: HashMap<Vec<u8>, Vec<(RuleId, Span)>>,
-    /// Paths of names whose violations the baseline accepts.
-    accepted: HashSet<Vec<u8>>,
-    /// Ids of groups of names that become one.
-    groups: HashSet<String>,
-}
-
 impl ScanOutput<'_> {
     /// Writes findings, and `line` for a scan that resumes this one.
     fn write_findings(
@@ -375,36 +365,5 @@ impl ScanOutput<'_> {
     /// Entries of the baseline that were found, now and before the checkpoint.
     fn accepted(&self) -> u64 {
         self.accepted_before + self.baseline.map_or(0, Baseline::met)
-    }
-}
-
-impl Deduplicator {
-    /// Removes what was reported before, and counts the rest.
-    fn keep_new(&mut self, findings: &mut DirectoryFindings, summary: &mut Summary) {
-        findings.groups.retain(|group| self.groups.insert(group.id.clone()));
-        findings.records.retain_mut(|record| {
-            let reported = self.names.entry(record.path()).or_default();
-            record.objections.retain(|o| !reported.contains(&(o.violation.rule, o.violation.span)));
-            if record.objections.is_empty() {
-                return false;
-            }
-            match reported.is_empty() {
-                true => summary.count(record),
-                false => {
-                    let known: Vec<RuleId> = reported.iter().map(|&(rule, _)| rule).collect();
-                    summary.count_rules(record, &known);
-                }
-            }
-            reported.extend(record.objections.iter().map(|o| (o.violation.rule, o.violation.span)));
-            true
-        });
-        findings.accepted.retain(|record| {
-            let is_new = self.accepted.insert(record.path());
-            if is_new {
-                summary.count(record);
-            }
-            is_new
-        });
-        summary.collisions += findings.groups.len() as u64;
     }
 }

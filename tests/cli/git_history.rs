@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
 
 use data_encoding::HEXLOWER;
 use serde_json::Value;
@@ -10,6 +12,7 @@ use serde_json::Value;
 use crate::git::{
     commit, errors, findings, found, git, is_ill_formed, listed, object, path_of, repository, scan, tree,
 };
+use crate::run::namegate;
 
 /// Entries of a branch while its history is made up.
 type Files = BTreeSet<Vec<u8>>;
@@ -256,4 +259,48 @@ fn a_damaged_object_in_a_pack_is_reported_with_its_id() {
     let (status, objects) = scan(dir, &["--git-all", "--profile", "utf8"]);
     assert_eq!((status, errors(&objects).len(), found(&objects)), (2, 1, [b"beside\xFF".to_vec()].into()));
     assert!(errors(&objects)[0].contains(&format!("the object {damaged} is damaged")), "{objects:?}");
+}
+
+/// A chain of trees, each of which has the next one by all names.
+fn chain(dir: &Path, levels: usize, names: &[Vec<u8>]) {
+    let mut next = tree(dir, &[("100644", b"file\xFF", &object(dir, "blob", b""))]);
+    for _ in 0..levels {
+        let entries: Vec<_> = names.iter().map(|name| ("40000", &name[..], next.as_str())).collect();
+        next = tree(dir, &entries);
+    }
+    commit(dir, &next, &[], 1);
+}
+
+#[test]
+fn a_tree_that_contains_itself_twice_many_levels_deep_takes_little_memory() {
+    const FINDINGS: usize = 20_000;
+    let Some(dir) = repository(&["--bare"]) else { return };
+    chain(dir.path(), 41, &[b"a\xFF".to_vec(), b"b\xFF".to_vec()]);
+    let mut child = namegate()
+        .args(["scan", "--format", "json", "--git-all", "--git"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let findings = BufReader::new(child.stdout.take().unwrap()).lines().take(FINDINGS).count();
+    let memory = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(findings, FINDINGS);
+    let peak = memory.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    assert!(kib < 120 << 10, "{kib} KiB after {FINDINGS} findings");
+}
+
+#[test]
+fn long_paths_of_a_tree_that_contains_itself_are_bounded_and_reported() {
+    let Some(dir) = repository(&["--bare"]) else { return };
+    let names: Vec<Vec<u8>> = (b'a'..b'i').map(|first| [&[first][..], &[b'x'; 1500]].concat()).collect();
+    chain(dir.path(), 41, &names);
+    let (status, objects) = scan(dir.path(), &["--git-all"]);
+    assert_eq!(status, 2);
+    let errors = errors(&objects);
+    assert!(errors.iter().all(|error| error.contains("was not checked in all its places")), "{errors:?}");
+    let summary = objects.last().unwrap();
+    assert!((500..5000).contains(&summary["directories"].as_u64().unwrap()), "{summary}");
 }

@@ -23,7 +23,7 @@ use self::directory::{
 };
 use super::objects::{ObjectNumber, ObjectReader, ObjectTable};
 use super::repository::Repository;
-use super::tree::{MAX_DEPTH, Places, joined, too_many};
+use super::tree::{Places, TreePath, path_bytes, too_deep};
 use crate::source::VersionedDirectory;
 use crate::source::location::Container;
 use crate::source::work_stack::WorkStack;
@@ -58,7 +58,8 @@ pub(super) fn read(
         commits: CommitSpan { first: at, last: at },
     };
     let tops = (0..).zip(&commits.0).map(top_of).collect();
-    let top = VersionsOfDirectory { path: Vec::new(), depth: 0, versions: distinct(tops) };
+    let top =
+        VersionsOfDirectory { path: TreePath::top(), depth: 0, is_repeated: false, versions: distinct(tops) };
     let (stack, places) = (WorkStack::new(), Mutex::default());
     let history = History { commits, container, tell, directory, table, stack, places };
     history.stack.add(top.parts());
@@ -132,17 +133,22 @@ impl History<'_> {
         }
     }
 
-    /// Removes the versions that are in too many places; returns the trees that are so for the first time.
-    fn limit_places(&self, versions: &mut Vec<DirectoryVersion>) -> Vec<ObjectNumber> {
-        let (mut places, mut too_many) = (self.places.lock(), Vec::new());
-        versions.retain(|version| {
-            let added = places.add(version.tree);
-            if added == Err(true) {
-                too_many.push(version.tree);
+    /// Removes the versions that are in too many places. Returns whether each of the others was in another place before.
+    fn limit_places(&self, versions: &mut Vec<DirectoryVersion>) -> ControlFlow<(), bool> {
+        let (mut places, mut refused, mut is_repeated) = (self.places.lock(), Vec::new(), true);
+        versions.retain(|version| match places.add(version.tree) {
+            Ok(was_there) => {
+                is_repeated &= was_there;
+                true
             }
-            added.is_ok()
+            Err(too_many) => {
+                refused.extend(too_many.error(&self.table.id(version.tree)));
+                false
+            }
         });
-        too_many
+        drop(places);
+        refused.into_iter().try_for_each(self.tell)?;
+        ControlFlow::Continue(is_repeated)
     }
 
     fn read_part(&self, reader: &mut ObjectReader<'_>, part: &PartOfDirectory) -> ControlFlow<()> {
@@ -167,27 +173,34 @@ impl History<'_> {
         if names.is_empty() {
             return ControlFlow::Continue(());
         }
-        let mut read = ReadDirectory::new(reader, &directory.of, &names, &self.commits, self.container);
+        let dir = directory.of.path.joined();
+        if directory.of.is_repeated {
+            let bytes = path_bytes(&dir, names.keys().map(|name| &**name));
+            let tree = directory.of.versions[0].tree;
+            if let Err(too_many) = self.places.lock().add_repeated(tree, bytes) {
+                return too_many.error(&self.table.id(tree)).map_or(ControlFlow::Continue(()), self.tell);
+            }
+        }
+        let versions = &directory.of.versions;
+        let mut read = ReadDirectory::new(reader, &dir, versions, &names, &self.commits, self.container);
         (self.directory)(&mut read)?;
         drop(read);
-        self.descend(&directory.of, names)
+        self.descend(&dir, directory.of.depth + 1, names)
     }
 
-    /// Has the subdirectories read.
-    fn descend(&self, parent: &VersionsOfDirectory, names: HistoryNames) -> ControlFlow<()> {
-        let depth = parent.depth + 1;
+    /// Has the subdirectories of `dir` read.
+    fn descend(&self, dir: &Arc<[u8]>, depth: usize, names: HistoryNames) -> ControlFlow<()> {
         for (name, found) in names.into_iter().filter(|(_, found)| !found.trees.is_empty()) {
+            let path = TreePath::new(dir, &name);
             let mut versions = distinct(found.trees);
-            if depth > MAX_DEPTH {
+            if !path.is_taken(depth) {
                 versions
                     .iter()
-                    .try_for_each(|version| (self.tell)(too_many(&self.table.id(version.tree), depth)))?;
+                    .try_for_each(|version| (self.tell)(too_deep(&self.table.id(version.tree))))?;
                 continue;
             }
-            let too_often = self.limit_places(&mut versions);
-            self.stack
-                .add(VersionsOfDirectory { path: joined(&parent.path, &name), depth, versions }.parts());
-            too_often.iter().try_for_each(|tree| (self.tell)(too_many(&self.table.id(*tree), depth)))?;
+            let is_repeated = self.limit_places(&mut versions)?;
+            self.stack.add(VersionsOfDirectory { path, depth, is_repeated, versions }.parts());
         }
         ControlFlow::Continue(())
     }

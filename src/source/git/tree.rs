@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gix::ObjectId;
 use gix::objs::Kind;
+use namegate_findings::split::MAX_NAME;
 
 use super::repository::{Repository, unread};
 use super::{batch_at, without};
@@ -21,41 +23,107 @@ pub(super) const MAX_DEPTH: usize = 4096;
 /// over, a repository can have more directories than can ever be read.
 pub(super) const MAX_PLACES: u32 = 1 << 16;
 
-/// Maximum number of directories beyond the first that all tree objects together may be. A chain of trees of which each has the next one twice
-/// would reach the limit of each tree at every level.
-const MAX_REPEATS: u32 = 1 << 19;
+/// Maximum number of bytes in the paths of all names in directories beyond the first of each tree object. A chain of trees of which each has
+/// the next one twice would reach the limit of each tree at every level.
+const MAX_REPEATED: usize = 1 << 28;
+
+/// What a directory counts beside the paths of its names.
+const DIRECTORY: usize = 512;
 
 /// Counts of how many directories each tree object is.
 pub(super) struct Places<K> {
     counts: HashMap<K, u32>,
-    /// Directories beyond the first of each tree.
-    repeats: u32,
+    /// Bytes of directories beyond the first of each tree.
+    repeated: usize,
 }
 
 impl<K> Default for Places<K> {
     fn default() -> Self {
-        Self { counts: HashMap::new(), repeats: 0 }
+        Self { counts: HashMap::new(), repeated: 0 }
     }
 }
 
-impl<K: Eq + Hash> Places<K> {
+/// There are too many directories that are this tree, or that are repeated.
+#[derive(Debug, PartialEq)]
+pub(super) struct TooMany {
+    /// It was not reported of this tree before.
+    pub(super) is_new: bool,
+}
+
+impl TooMany {
+    /// The error for the tree `id`; `None` if it was reported before.
+    pub(super) fn error(&self, id: &ObjectId) -> Option<io::Error> {
+        let text = format!(
+            "the tree {id} was not checked in all its places: it is in more than {MAX_PLACES}, or the names in repeated directories have \
+             paths of more than {} MiB together",
+            MAX_REPEATED >> 20
+        );
+        self.is_new.then(|| io::Error::other(text))
+    }
+}
+
+impl<K: Copy + Eq + Hash> Places<K> {
     /// The count of a tree that is refused.
     const REFUSED: u32 = u32::MAX;
 
-    /// Counts another directory that is `tree`. The error says that there are too many, and whether it is the first one of the tree.
-    pub(super) fn add(&mut self, tree: K) -> Result<(), bool> {
+    /// Counts another directory that is `tree`. Returns whether there was one before.
+    pub(super) fn add(&mut self, tree: K) -> Result<bool, TooMany> {
         let count = self.counts.entry(tree).or_default();
-        if *count == Self::REFUSED {
-            return Err(false);
+        if *count >= MAX_PLACES {
+            return Err(self.refuse(tree));
         }
-        if *count == MAX_PLACES || *count > 0 && self.repeats == MAX_REPEATS {
-            *count = Self::REFUSED;
-            return Err(true);
-        }
-        self.repeats += u32::from(*count > 0);
+        let is_repeated = *count > 0;
         *count += 1;
+        if is_repeated { self.add_repeated(tree, DIRECTORY).map(|()| true) } else { Ok(false) }
+    }
+
+    /// Counts bytes of a directory that is `tree`, and not the first one.
+    pub(super) fn add_repeated(&mut self, tree: K, bytes: usize) -> Result<(), TooMany> {
+        if self.repeated >= MAX_REPEATED {
+            return Err(self.refuse(tree));
+        }
+        self.repeated = self.repeated.saturating_add(bytes);
         Ok(())
     }
+
+    fn refuse(&mut self, tree: K) -> TooMany {
+        TooMany { is_new: self.counts.insert(tree, Self::REFUSED) != Some(Self::REFUSED) }
+    }
+}
+
+/// The path of a directory. Those beside it share the path of the one above, so that waiting directories take little memory.
+#[derive(Debug)]
+pub(super) struct TreePath {
+    above: Arc<[u8]>,
+    name: Box<[u8]>,
+}
+
+impl TreePath {
+    pub(super) fn new(above: &Arc<[u8]>, name: &[u8]) -> Self {
+        Self { above: Arc::clone(above), name: name.into() }
+    }
+
+    /// The path of the tree itself.
+    pub(super) fn top() -> Self {
+        Self::new(&[].into(), &[])
+    }
+
+    /// Whether the directory is not too deep to be read.
+    pub(super) fn is_taken(&self, depth: usize) -> bool {
+        depth <= MAX_DEPTH && self.above.len() + self.name.len() < MAX_NAME
+    }
+
+    pub(super) fn joined(&self) -> Arc<[u8]> {
+        match self.above.is_empty() {
+            true => (&*self.name).into(),
+            false => [&self.above, &b"/"[..], &self.name].concat().into(),
+        }
+    }
+}
+
+/// The bytes of the paths of all names in the directory at `dir`.
+pub(super) fn path_bytes<'n>(dir: &[u8], names: impl Iterator<Item = &'n [u8]>) -> usize {
+    names.map(|name| dir.len() + 1 + name.len()).sum()
 }
 
 /// The receiver of each directory and of each error.
@@ -94,7 +162,7 @@ impl RawEntry<'_> {
 }
 
 /// The first entry of a tree object, and its length: a mode in octal digits, a space, the name, NUL, the id. `None` if it is
-/// malformed.
+/// malformed, or its name longer than any that is checked.
 pub(super) fn first_entry(bytes: &[u8], id_len: usize) -> Option<(RawEntry<'_>, usize)> {
     /// The bits of a mode that tell what the entry is, and their value for a directory.
     const KIND: u32 = 0o170_000;
@@ -106,6 +174,9 @@ pub(super) fn first_entry(bytes: &[u8], id_len: usize) -> Option<(RawEntry<'_>, 
         _ => None,
     })?;
     let (start, end) = (space + 1, space + 1 + memchr::memchr(0, &bytes[space + 1..])?);
+    if end - start > MAX_NAME {
+        return None;
+    }
     let id = bytes.get(end + 1..end + 1 + id_len)?;
     let is_tree = mode & KIND == TREE;
     let is_directory = is_tree || mode & KIND == SUBMODULE;
@@ -122,7 +193,10 @@ pub(super) fn sorted_entries<'b>(id: &ObjectId, bytes: &'b [u8]) -> (Vec<RawEntr
     let mut damage = None;
     if !rest.is_empty() {
         let at = bytes.len() - rest.len();
-        damage = Some(unread(id, format_args!("the entry at byte {at} is malformed")));
+        damage = Some(unread(
+            id,
+            format_args!("the entry at byte {at} is malformed, or its name has more than {MAX_NAME} bytes"),
+        ));
     }
     entries.sort_by_key(|entry| entry.name);
     let count = entries.len();
@@ -159,17 +233,22 @@ pub(super) fn read(
     base: Option<ObjectId>,
     tell: Tell<'_>,
 ) -> ControlFlow<()> {
-    let mut waiting = vec![(Vec::new(), top, base, 0)];
+    let mut waiting = vec![(TreePath::top(), top, base, 0)];
     let mut places = Places::<ObjectId>::default();
     let (mut buffer, mut old_buffer) = (Vec::new(), Vec::new());
-    while let Some((dir, id, base, depth)) = waiting.pop() {
-        let added = places.add(id);
-        if depth > MAX_DEPTH || added.is_err() {
-            if depth > MAX_DEPTH || added == Err(true) {
-                tell(Err(too_many(&id, depth)))?;
-            }
+    while let Some((path, id, base, depth)) = waiting.pop() {
+        if !path.is_taken(depth) {
+            tell(Err(too_deep(&id)))?;
             continue;
         }
+        let is_repeated = match places.add(id) {
+            Ok(is_repeated) => is_repeated,
+            Err(refused) => {
+                refused.error(&id).map_or(ControlFlow::Continue(()), |error| tell(Err(error)))?;
+                continue;
+            }
+        };
+        let dir = path.joined();
         let (found, damage) = match entries(repository, &id, &mut buffer) {
             Ok(found) => found,
             Err(error) => {
@@ -179,6 +258,13 @@ pub(super) fn read(
         };
         if let Some(damage) = damage {
             tell(Err(damage))?;
+        }
+        if is_repeated
+            && let Err(refused) =
+                places.add_repeated(id, path_bytes(&dir, found.iter().map(|entry| entry.name)))
+        {
+            refused.error(&id).map_or(ControlFlow::Continue(()), |error| tell(Err(error)))?;
+            continue;
         }
         let mut old = HashMap::new();
         if let Some(base) = base {
@@ -195,7 +281,7 @@ pub(super) fn read(
             batch.push_entry(entry.name, entry.is_directory.then_some(EntryKind::Directory));
             let below = old.get::<[u8]>(entry.name).copied().flatten();
             if entry.is_tree && below.is_none_or(|old| old != entry.object()) {
-                waiting.push((joined(&dir, entry.name), entry.object(), below, depth + 1));
+                waiting.push((TreePath::new(&dir, entry.name), entry.object(), below, depth + 1));
             }
         }
         waiting[first..].reverse();
@@ -225,21 +311,13 @@ pub(super) fn names_at(
     Ok(Some(entries.iter().map(|entry| entry.name.to_vec()).collect()))
 }
 
-/// Joins the path `dir` and `name`.
-pub(super) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
-}
-
-/// The error for a tree that exceeds a limit.
-pub(super) fn too_many(id: &ObjectId, depth: usize) -> io::Error {
-    io::Error::other(if depth > MAX_DEPTH {
-        format!("the tree {id} is more than {MAX_DEPTH} directories deep, and its entries were not checked")
-    } else {
-        format!(
-            "the tree {id} was not checked in all its places: it is in more than {MAX_PLACES}, or all trees together in more than \
-             {MAX_REPEATS} beyond the first of each"
-        )
-    })
+/// The error for a directory that is too deep.
+pub(super) fn too_deep(id: &ObjectId) -> io::Error {
+    let text = format!(
+        "the tree {id} was not checked in all its places: one is more than {MAX_DEPTH} directories deep, or its path has more than \
+         {MAX_NAME} bytes"
+    );
+    io::Error::other(text)
 }
 
 #[cfg(test)]
@@ -249,17 +327,28 @@ mod tests {
     #[test]
     fn a_chain_of_trees_that_each_have_the_next_one_twice_is_read_in_part() {
         let (mut places, mut waiting) = (Places::default(), vec![0]);
-        let (mut read, mut refused) = (0, HashSet::new());
+        let (mut repeated, mut refused) = (0, HashSet::new());
         while let Some(level) = waiting.pop() {
             match places.add(level) {
-                Ok(()) => {
-                    read += 1;
+                Ok(is_repeated) => {
+                    repeated += usize::from(is_repeated);
                     waiting.extend([level + 1; 2].into_iter().filter(|&next| next <= 41));
                 }
-                Err(is_first) => assert_eq!(is_first, refused.insert(level), "{level} is reported once"),
+                Err(TooMany { is_new }) => {
+                    assert_eq!(is_new, refused.insert(level), "{level} is reported once")
+                }
             }
         }
-        assert_eq!(read, 42 + MAX_REPEATS);
+        assert_eq!(repeated, MAX_REPEATED / DIRECTORY);
         assert!(!refused.is_empty());
+    }
+
+    #[test]
+    fn long_paths_of_repeated_directories_are_read_less_often() {
+        let mut places = Places::default();
+        places.add(1).unwrap();
+        let read =
+            (0..).take_while(|_| places.add(1).is_ok() && places.add_repeated(1, 1 << 20).is_ok()).count();
+        assert!((200..256).contains(&read), "{read}");
     }
 }

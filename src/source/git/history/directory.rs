@@ -18,7 +18,7 @@ use super::commits::Commits;
 use crate::name::arena::Arena;
 use crate::source::git::batch_at;
 use crate::source::git::objects::{ObjectNumber, ObjectReader, ObjectTable};
-use crate::source::git::tree::{expect_tree, sorted_entries};
+use crate::source::git::tree::{TreePath, expect_tree, sorted_entries};
 use crate::source::location::{self, Container, Location};
 use crate::source::{DirectoryBatch, VersionedDirectory};
 
@@ -48,8 +48,10 @@ pub(super) struct DirectoryVersion {
 /// A directory in all its versions.
 #[derive(Debug)]
 pub(super) struct VersionsOfDirectory {
-    pub(super) path: Vec<u8>,
+    pub(super) path: TreePath,
     pub(super) depth: usize,
+    /// All versions are directories in other places too.
+    pub(super) is_repeated: bool,
     pub(super) versions: Vec<DirectoryVersion>,
 }
 
@@ -295,7 +297,7 @@ fn apply(
 /// A directory whose names are all known, for the visitor.
 pub(super) struct ReadDirectory<'r, 't> {
     pub(super) reader: &'r mut ObjectReader<'t>,
-    pub(super) directory: &'r VersionsOfDirectory,
+    pub(super) versions: &'r [DirectoryVersion],
     pub(super) names: DirectoryBatch,
 }
 
@@ -309,7 +311,8 @@ impl<'r, 't> ReadDirectory<'r, 't> {
     /// Sorts `names` into a batch.
     pub(super) fn new(
         reader: &'r mut ObjectReader<'t>,
-        directory: &'r VersionsOfDirectory,
+        dir: &[u8],
+        versions: &'r [DirectoryVersion],
         names: &HistoryNames,
         commits: &Commits,
         container: &Arc<Container>,
@@ -317,13 +320,13 @@ impl<'r, 't> ReadDirectory<'r, 't> {
         let mut sorted: Vec<(&[u8], CommitSpan)> =
             names.iter().map(|(name, of)| (&**name, of.commits)).collect();
         sorted.sort_unstable_by_key(|(name, _)| *name);
-        let mut names = batch_at(&directory.path);
+        let mut names = batch_at(dir);
         names.container = Some(Arc::clone(container));
         let table = reader.table();
         for (name, span) in sorted {
             names.push_located(name, location_of(span, commits, table));
         }
-        Self { reader, directory, names }
+        Self { reader, versions, names }
     }
 }
 
@@ -340,7 +343,7 @@ impl VersionedDirectory for ReadDirectory<'_, '_> {
     }
 
     fn each_set_of(&mut self, names: &Arena, take: &mut dyn FnMut(DirectoryBatch)) {
-        let Self { reader, directory, names: all } = self;
+        let Self { reader, versions, names: all } = self;
         let wanted: BTreeMap<&[u8], usize> =
             names.iter().enumerate().map(|(at, (_, name))| (name, at)).collect();
         let names = all.names.iter().enumerate();
@@ -350,7 +353,7 @@ impl VersionedDirectory for ReadDirectory<'_, '_> {
         let mut seen = HashSet::new();
         let mut reader = VersionReader::new(reader);
         // Damage was reported with the first reading.
-        for version in &directory.versions {
+        for version in *versions {
             let mut has_changed = false;
             let mut apply = |changes: &TreeChanges<'_>| -> Result<(), Duplicate> {
                 let mut next = there.clone();
