@@ -199,3 +199,46 @@ fn the_helper_follows_the_protocol_of_mount() {
     let said = text(&output);
     assert!(output.status.code() == Some(32) && said.contains("namegate is mounted there already"), "{said}");
 }
+
+#[test]
+fn autofs_mounts_on_access_and_unmounts_when_idle_for_good() {
+    if !can_mount() {
+        return;
+    }
+    let is_missing = Command::new("automount").arg("--version").output().is_err();
+    if is_missing || !fs::read_to_string("/proc/filesystems").unwrap().contains("autofs") {
+        return println!("SKIPPED: no automount, or no autofs in this kernel");
+    }
+    let dir = prepare();
+    let map = include_str!("../../docs/OPERATIONS.md").lines().find(|line| line.contains("-fstype=namegate"));
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let map =
+        map.unwrap().replace("/srv/share", &place("mnt")).replace("/srv/disks/share", &place("backing"));
+    fs::write(dir.path().join("map"), format!("{map}\n")).unwrap();
+    fs::write(dir.path().join("master"), format!("/- {} --timeout=1\n", place("map"))).unwrap();
+    // The automounter's own process group sees the bare directory.
+    let script = r#"
+        mount -t tmpfs none /run
+        setsid automount --foreground --verbose --dont-check-daemon "$1/master" >"$1/log" 2>&1 & daemon=$!
+        trap 'kill $daemon; wait $daemon' EXIT
+        dir=$1 server="^[^ ]*namegate[^ ]* $1/backing"
+        wait_until() { tries=0; until eval "$1"; do tries=$((tries + 1)); [ $tries -lt 600 ] || exit 97; sleep 0.1; done; }
+        wait_until 'grep -q "mounted direct" "$dir/log"'
+        mkdir "$1/mnt/first"
+        pgrep -f "$server" >/dev/null
+        wait_until 'grep -q "^expired" "$dir/log"'
+        # The server has ended.
+        wait_until '! pgrep -f "$server" >/dev/null'
+        grep -c "^attempting to mount" "$1/log"
+        mkdir "$1/mnt/second"
+        grep -c "^attempting to mount" "$1/log"
+        ! mkdir "$1/mnt/aux""#;
+    let Some(output) = with_helper(dir.path(), script) else { return };
+    let said = text(&output);
+    let log = fs::read_to_string(dir.path().join("log")).unwrap();
+    assert!(output.status.success() && said.starts_with("1\n2\n"), "{said}{log}");
+    let backing = dir.path().join("backing");
+    assert!(
+        backing.join("first").exists() && backing.join("second").exists() && !backing.join("aux").exists()
+    );
+}
