@@ -74,6 +74,18 @@ impl ParquetFile {
         let group = self.metadata.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
         let chunk = group.column(column);
+        if let codec @ (Compression::BROTLI(_) | Compression::LZ4 | Compression::LZ4_RAW | Compression::LZO) =
+            chunk.compression()
+        {
+            let codec = codec.to_string();
+            let codec = codec.split_once('(').map_or(&*codec, |(codec, _)| codec);
+            let text = format!(
+                "its column `{}` is compressed with {codec}, which is not supported; write the file again with ZSTD, SNAPPY or GZIP, in DuckDB \
+                 with `COPY (FROM 'in.parquet') TO 'out.parquet' (COMPRESSION zstd)`",
+                chunk.column_path().string()
+            );
+            return Err(ParquetError::External(text.into()));
+        }
         let file = Arc::clone(&self.file);
         if !matches!(chunk.compression(), Compression::ZSTD(_)) {
             return Ok(Box::new(SerializedPageReader::new(file, chunk, rows, None)?));

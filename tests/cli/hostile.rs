@@ -359,3 +359,55 @@ fn a_name_with_very_many_violations_has_some_listed_and_all_counted() {
     let again: Value = serde_json::from_str(stdout(&again).lines().last().unwrap()).unwrap();
     assert_eq!(again["violation_count"], summary["violation_count"]);
 }
+
+#[test]
+fn what_a_path_of_a_list_makes_a_report_write_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("list");
+    for (components, expected) in [(16, 1), (18, 2), (1024, 2)] {
+        let mut path = vec![b'\xFF'; 65_536];
+        (1..components).for_each(|at| path[at * 65_536 / components] = b'/');
+        fs::write(&list, path).unwrap();
+        for format in ["text", "json", "csv", "sarif", "junit", "html", "github"] {
+            let output = run([
+                OsStr::new("scan"),
+                OsStr::new("--list"),
+                list.as_os_str(),
+                OsStr::new("--format"),
+                OsStr::new(format),
+            ]);
+            assert_eq!(status(&output), expected, "{components} components, {format}: {}", stderr(&output));
+            let len = output.stdout.len();
+            assert!(len < 30_000_000, "{components} components: {len} bytes of {format}");
+        }
+    }
+}
+
+/// The quick half of `scripts/compare-inputs`, which also says what is SKIPPED. A seed that found something stays.
+fn assert_no_hole(inputs: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/compare-inputs");
+    let args =
+        ["--namegate", env!("CARGO_BIN_EXE_namegate"), "--only", inputs, "--mutants", "40", "--seed", "7"];
+    let output = match Command::new("python3").arg(script).args(args).output() {
+        Ok(output) => output,
+        Err(error) => return println!("SKIPPED: python3 does not run: {error}"),
+    };
+    let text = stdout(&output);
+    println!("{text}");
+    assert!(output.status.success() && text.contains(" 0 holes"), "{text}{}", stderr(&output));
+}
+
+#[test]
+fn no_program_reads_a_name_in_an_archive_that_is_neither_checked_nor_reported() {
+    assert_no_hole("archives");
+}
+
+#[test]
+fn git_and_dulwich_read_no_name_in_a_tree_that_is_neither_checked_nor_reported() {
+    assert_no_hole("trees");
+}
+
+#[test]
+fn no_program_reads_a_name_in_a_list_that_is_neither_checked_nor_reported() {
+    assert_no_hole("lists");
+}

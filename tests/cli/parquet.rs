@@ -119,6 +119,20 @@ fn a_file_of_another_writer_is_read() {
     assert_eq!(status, 2, "a key is null: {found:?}");
 }
 
+/// Written by pyarrow 26.
+#[test]
+fn a_file_in_another_compression_is_an_error_that_says_which_and_what_to_do() {
+    for codec in ["brotli", "lz4"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/{codec}.parquet"));
+        let (status, found) = scan(&file, &["--list-format", "parquet:key"]);
+        let message = found[0]["message"].as_str().unwrap();
+        assert_eq!(status, 2);
+        let expected = format!("its column `key` is compressed with {}", codec.to_uppercase());
+        assert!(message.contains(&expected) && message.contains("(COMPRESSION zstd)"), "{message}");
+        assert!(message.contains(file.to_str().unwrap()), "{message}");
+    }
+}
+
 #[test]
 fn findings_in_parquet_are_those_of_json_with_their_summary() {
     let dir = tempfile::tempdir().unwrap();

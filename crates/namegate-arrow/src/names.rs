@@ -8,7 +8,7 @@ use arrow_schema::ArrowError;
 use namegate_core::name::display::display;
 use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{CheckOutcome, EncodingHint, Entry, NameCheck, Policy, SuggestedName};
-use namegate_findings::split::{MAX_NAME, MAX_PARTS, Shape, takes};
+use namegate_findings::split::{MAX_NAME, Shape, TOO_DEEP, takes};
 
 use crate::byte_column::ByteColumn;
 use crate::schema;
@@ -76,7 +76,7 @@ fn fault(item: &[u8], shape: Shape) -> Option<String> {
         return Some(format!("the {what} has more than {MAX_NAME} bytes"));
     }
     let is_deep = shape != Shape::Name && !takes(item);
-    is_deep.then(|| format!("the {what} has more than {MAX_PARTS} components"))
+    is_deep.then(|| format!("the {what} has {TOO_DEEP}"))
 }
 
 /// What was found about an item.

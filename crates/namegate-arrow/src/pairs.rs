@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 use namegate_core::policy::EntryKind;
 use namegate_findings::decode::Decoding;
-use namegate_findings::split::{KnownDirectories, MAX_NAME, MAX_PARTS, PairSink, PathSplitter, Shape, takes};
+use namegate_findings::split::{KnownDirectories, MAX_NAME, PairSink, PathSplitter, Shape, TOO_DEEP, takes};
 
 use crate::byte_column::ByteColumn;
 use crate::columns::entry_word;
@@ -113,7 +113,7 @@ impl KeyFault {
         match self {
             Self::Null => "the key is null".to_owned(),
             Self::TooLong => format!("the key has more than {MAX_NAME} bytes; its beginning is shown"),
-            Self::TooDeep => format!("the key has more than {MAX_PARTS} components"),
+            Self::TooDeep => format!("the key has {TOO_DEEP}"),
             Self::NotEncoded => "the key is not encoded as the setting says".to_owned(),
         }
     }

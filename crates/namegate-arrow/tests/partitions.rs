@@ -20,7 +20,7 @@ use namegate_arrow::{
 use namegate_core::name::escape::stable_hash;
 use namegate_core::policy::{Policy, profile};
 use namegate_findings::decode::Decoding;
-use namegate_findings::split::{MAX_NAME, MAX_PARTS, Shape};
+use namegate_findings::split::{MAX_EXPANDED, MAX_NAME, MAX_PARTS, Shape, TOO_DEEP};
 use proptest::prelude::*;
 
 type Key = Option<Vec<u8>>;
@@ -367,7 +367,7 @@ fn keys_that_cannot_be_checked_are_rows_that_say_so() {
         .map(|row| (row[1].clone(), row[3].clone(), row[9].clone()))
         .collect();
     let expected = [
-        (format!("\"{}\"", "d/".repeat(MAX_PARTS + 1)), "the key has more than 1024 components".to_owned()),
+        (format!("\"{}\"", "d/".repeat(MAX_PARTS + 1)), format!("the key has {TOO_DEEP}")),
         ("\"a%2\"".to_owned(), "the key is not encoded as the setting says".to_owned()),
         (
             format!("\"{}\"", "x".repeat(MAX_NAME)),
@@ -384,13 +384,16 @@ fn keys_that_cannot_be_checked_are_rows_that_say_so() {
 
 #[test]
 fn the_deepest_key_whose_parents_are_very_long_does_not_fill_a_batch() {
-    // 1,023 parents of up to 65 KB: 33 MB for each key.
-    let part = vec![b'p'; MAX_NAME / MAX_PARTS - 1];
-    let key = vec![part; MAX_PARTS].join(&b'/');
-    let keys: Vec<Key> = (b'a'..=b'h').map(|first| Some([&[first], &key[1..]].concat())).collect();
+    // 15 parents of up to 61 KB: 0.5 MB for each key.
+    const KEYS: u32 = 256;
+    const PARTS: usize = MAX_EXPANDED / MAX_NAME;
+    let part = vec![b'p'; MAX_NAME / PARTS - 1];
+    let key = vec![part; PARTS].join(&b'/');
+    let keys: Vec<Key> =
+        (0..KEYS).map(|first| Some([format!("{first:03}").as_bytes(), &key[3..]].concat())).collect();
     let batches = pairs(PairSettings::default(), &[column(0, &keys)]);
     assert!(batches.len() > 8, "{}", batches.len());
-    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 8 * MAX_PARTS);
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), KEYS as usize * PARTS);
 }
 
 #[test]

@@ -12,9 +12,16 @@ pub const MAX_NAME: usize = 1 << 16;
 /// square of their number.
 pub const MAX_PARTS: usize = 1024;
 
+/// Maximum number of bytes of a path, times its components: each component is reported with all of the path before it.
+pub const MAX_EXPANDED: usize = 1 << 20;
+
+/// What a path has that [`takes`] refuses.
+pub const TOO_DEEP: &str = "more than 1024 components, or bytes times components of more than 1048576";
+
 /// Reports whether a path has few enough components.
 pub fn takes(path: &[u8]) -> bool {
-    memchr::memchr_iter(b'/', path).nth(MAX_PARTS).is_none()
+    let most = MAX_PARTS.min(MAX_EXPANDED / path.len().max(1));
+    memchr::memchr_iter(b'/', path).nth(most).is_none()
 }
 
 /// How an item is split into names.

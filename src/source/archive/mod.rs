@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use namegate_findings::group::Groups;
-use namegate_findings::split::{self, MAX_NAME, MAX_PARTS, Shape};
+use namegate_findings::split::{self, MAX_NAME, Shape, TOO_DEEP};
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::group::{GroupedSource, LIMIT};
@@ -91,7 +91,7 @@ impl Members<'_> {
         }
         let name = name.strip_prefix(b"./").unwrap_or(name);
         if !split::takes(name) {
-            return self.reject(format!("its name has more than {MAX_PARTS} components"));
+            return self.reject(format!("its name has {TOO_DEEP}"));
         }
         self.groups.add(name, self.number.max(1))
     }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use namegate_findings::group::Groups;
-use namegate_findings::split::{self, MAX_PARTS, Shape};
+use namegate_findings::split::{self, Shape, TOO_DEEP};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
@@ -111,7 +111,7 @@ impl Git {
         for entry in index.entries() {
             let path: &[u8] = entry.path(&index);
             if !split::takes(path) {
-                let text = format!("the index has a path of more than {MAX_PARTS} components");
+                let text = format!("the index has a path of {TOO_DEEP}");
                 if visit(SourceEvent::Fault(self.fault(io::Error::other(text)))).is_break() {
                     return Ok(());
                 }

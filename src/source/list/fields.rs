@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::str::FromStr;
 
-use namegate_findings::split::{MAX_NAME, MAX_PARTS};
+use namegate_findings::split::{MAX_NAME, TOO_DEEP};
 use serde_json::Value;
 
 use super::bounded::BoundedReader;
@@ -65,7 +65,7 @@ pub type Field = Result<Vec<u8>, Missing>;
 pub enum Missing {
     /// It is longer than [`MAX_NAME`].
     TooLong,
-    /// It is a path of more than [`MAX_PARTS`] components.
+    /// It is a path of too many components.
     TooDeep,
     /// It is not a JSON object.
     NotJson,
@@ -87,7 +87,7 @@ impl fmt::Display for Missing {
             Self::TooLong => {
                 write!(f, "it has more than {MAX_NAME} bytes; is the separator the right one (`-0` for NUL)?")
             }
-            Self::TooDeep => write!(f, "it has more than {MAX_PARTS} components"),
+            Self::TooDeep => write!(f, "it has {TOO_DEEP}"),
             Self::NotJson => f.write_str("it is not JSON"),
             Self::NoField => f.write_str("it has no such field"),
             Self::NotText => f.write_str("the field is not text"),
@@ -166,8 +166,21 @@ fn read_csv<R: Read>(
         Column::Number(number) => number - 1,
         Column::Header(header) => {
             let headers = records.byte_headers()?;
-            let at = headers.iter().position(|text| text == header.as_bytes());
-            at.ok_or_else(|| io::Error::other(format!("the first record has no column `{header}`")))?
+            let mut columns = headers.iter().zip(0..).filter(|(text, _)| *text == header.as_bytes());
+            match (columns.next(), columns.next()) {
+                (Some((_, at)), None) => at,
+                (None, _) => {
+                    return Err(io::Error::other(format!("the first record has no column `{header}`")));
+                }
+                (Some((_, at)), Some(_)) => {
+                    // Programs differ in which one they read.
+                    let at = at + 1;
+                    let text = format!(
+                        "the first record has more than one column `{header}`; use a number, as in csv:{at}"
+                    );
+                    return Err(io::Error::other(text));
+                }
+            }
         }
     };
     let mut record = csv::ByteRecord::new();
@@ -204,6 +217,7 @@ mod tests {
         assert_eq!(items("csv:key", csv), (rows.clone(), None));
         assert_eq!(items("csv:2", csv), ([vec![text("key")], rows].concat(), None));
         assert!(items("csv:nothing", csv).1.unwrap().contains("no column `nothing`"));
+        assert!(items("csv:key", b"b,key,key\nb,c,d\n").1.unwrap().contains("as in csv:2"));
         let raw = items("csv:1", b"\xFF\0\n").0;
         assert_eq!(raw, [Ok(b"\xFF\0".to_vec())]);
     }

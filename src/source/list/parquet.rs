@@ -101,9 +101,19 @@ pub fn read(
 /// The index of the column.
 fn find_column(opened: &ParquetFile, name: &str) -> io::Result<usize> {
     let schema = opened.metadata().file_metadata().schema_descr();
-    let Some(at) = schema.columns().iter().position(|column| column.path().string() == name) else {
-        let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
-        return Err(io::Error::other(format!("it has no column `{name}`, but: {}", names.join(", "))));
+    let mut found = (0..).zip(schema.columns()).filter(|(_, column)| column.path().string() == name);
+    let at = match (found.next(), found.next()) {
+        (Some((at, _)), None) => at,
+        (None, _) => {
+            let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
+            return Err(io::Error::other(format!("it has no column `{name}`, but: {}", names.join(", "))));
+        }
+        // Programs differ in which one they read.
+        (Some(_), Some(_)) => {
+            return Err(io::Error::other(format!(
+                "it has more than one column `{name}`; write it again with other names"
+            )));
+        }
     };
     let column = schema.column(at);
     let is_bytes = matches!(column.physical_type(), Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY);

@@ -43,7 +43,7 @@ Profiles = Policy | str | Sequence[str] | None
 @final
 class CheckedNames:
     """One struct for each item: ``verdict`` (``accept``, ``warn``, ``reject``; ``fault`` if the item has more than 65,536
-    bytes, or more than 1,024 components), ``rules`` (a list), ``message``, ``repair`` and ``repair_confidence``. All are null
+    bytes, or more than 1,024 components, or 1,048,576 bytes times components), ``rules`` (a list), ``message``, ``repair`` and ``repair_confidence``. All are null
     where the item is."""
 
     def __len__(self) -> int: ...

@@ -1,26 +1,14 @@
-#!/usr/bin/env python3
-"""scripts/compare-archives [--namegate PROGRAM] [--mutants N] [--seed N] [--seconds N]
-
-Makes tars of every format and zips, by hand and by mutation, and compares the names that GNU tar, bsdtar (libarchive-tools), unzip, 7z
-and Python's tarfile and zipfile read with those that `namegate scan --archive` checks. A name that a program reads, and that namegate
-neither checks nor reports a damaged archive for (status 2), is a hole: it is printed with the archive's bytes, and the exit status
-is 1. A program that is missing is SKIPPED. Half of the mutants are tars, half zips; --seconds ends the mutants after a time. Without
---seed, the seed is a new one, and printed.
-"""
-import argparse
+"""Tars and zips, made by hand and by mutation, and how GNU tar, bsdtar, unzip, 7z and Python read them."""
 import base64
 import io
-import json
 import os
 import random
 import re
 import shutil
 import struct
 import subprocess
-import sys
 import tarfile
 import tempfile
-import time
 import warnings
 import zipfile
 import zlib
@@ -29,7 +17,6 @@ from pathlib import Path
 BLOCK = 512
 END = b"\0" * 2 * BLOCK
 USTAR, GNU, V7 = b"ustar\x0000", b"ustar  \0", b"\0" * 8
-MOST_NAMES = b"[limits]\nname-bytes = 1\n"
 
 
 def padded(content):
@@ -377,75 +364,43 @@ PEERS = {"tar": {"tar -t": by_gnu, "tar -x": lambda path: unpacked(["tar"], path
          "bsdtar": {"bsdtar -t": by_bsdtar, "bsdtar -x": lambda path: unpacked(["bsdtar"], path)}}
 
 
-def by_namegate(program, policy, path, *options):
-    command = [program, "scan", "--config", policy, "--format", "json", "--archive", path, *options]
-    result = subprocess.run(command, capture_output=True)
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
-    found = {plain(base64.b64decode(line["path_base64"])) for line in lines if line["type"] == "finding"}
-    return found, result.returncode
+FORMS = {"tar": {"tarfile": by_tarfile}, "zip": {"zipfile": by_zipfile}}
 
 
-def missed(args, peers, policy, path):
-    """The names that a peer reads and namegate misses, and its status."""
-    checked, status = by_namegate(args.namegate, policy, path)
-    read = {peer: read(path) for peer, read in ({} if status == 2 else peers).items()}
-
-    def missing():
-        # A directory that is no member is a name of its own. Some programs take a backslash for a separator.
-        paths = checked | {name.replace(b"\\", b"/") for name in checked}
-        known = paths | {b"/".join(name.split(b"/")[:depth]) for name in paths for depth in range(1, name.count(b"/") + 1)}
-        # A name of one byte is no finding; 7z calls what has no name as the archive.
-        names = {peer: {name for name in names - known if len(name) > 1 and b"\0" not in name and name != b"archive"} for peer, names in read.items()}
-        return {peer: sorted(names) for peer, names in names.items() if names}
-
-    # The encoding of a name that is not marked is guessed, and the report names it; programs read such names as bytes or in cp437.
-    for encoding in ("utf-8", "cp437") if path.endswith(".zip") and missing() else ():
-        checked |= by_namegate(args.namegate, policy, path, "--archive-encoding", encoding)[0]
-    return missing(), status
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    root = Path(__file__).resolve().parent.parent
-    parser.add_argument("--namegate", default=str(root / "target/release/namegate"))
-    parser.add_argument("--mutants", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    args = parser.parse_args()
-    peers = {"tar": {"tarfile": by_tarfile}, "zip": {"zipfile": by_zipfile}}
-    for form, programs in (("tar", PEERS), ("zip", ZIP_PEERS)):
+def peers():
+    """How programs read each form; None where a program is missing."""
+    for form, ways, programs in (("tar", FORMS["tar"], PEERS), ("zip", FORMS["zip"], ZIP_PEERS)):
+        yield form, ways
         for program, ways in programs.items():
-            if shutil.which(program):
-                peers[form].update(ways)
-            else:
-                print(f"SKIPPED: {program} is not installed: archives of the form {form} were not compared with it")
-    end_at = time.monotonic() + args.seconds
-    rng = random.Random(args.seed)
-
-    def archives():
-        yield from (("tar", what, data + END) for what, data in by_hand())
-        yield from (("zip", what, data) for what, data in zips_by_hand())
-        for number in range(args.mutants):
-            if time.monotonic() > end_at:
-                return
-            yield ("tar", f"mutant {number}", mutant(rng)) if number % 2 == 0 else ("zip", f"mutant {number}", zip_mutant(rng))
-
-    count = holes = damaged = 0
-    with tempfile.TemporaryDirectory() as directory:
-        policy = os.path.join(directory, "policy.toml")
-        Path(policy).write_bytes(MOST_NAMES)
-        for form, what, data in archives():
-            path = os.path.join(directory, f"archive.{form}")
-            Path(path).write_bytes(data)
-            missing, status = missed(args, peers[form], policy, path)
-            count += 1
-            damaged += status == 2
-            for peer, names in missing.items():
-                holes += 1
-                print(f"HOLE: {form}, {what}, seed {args.seed}: {peer} reads {names}, namegate (status {status}) does not check them")
-                print("     ", base64.b64encode(zlib.compress(data)).decode() if len(data) < 64 * BLOCK else f"{len(data)} bytes")
-    print(f"{count} archives, {damaged} reported as damaged, {holes} holes, seed {args.seed}; {', '.join({**peers['tar'], **peers['zip']})}")
-    return 1 if holes else 0
+            yield form, ways if shutil.which(program) else program
 
 
-sys.exit(main())
+def by_hand_and_mutation(rng, mutants):
+    yield from (("tar", what, data + END) for what, data in by_hand())
+    yield from (("zip", what, data) for what, data in zips_by_hand())
+    for number in mutants:
+        yield ("tar", f"mutant {number}", mutant(rng)) if number % 2 == 0 else ("zip", f"mutant {number}", zip_mutant(rng))
+
+
+def write(data, directory, form):
+    path = os.path.join(directory, f"archive.{form}")
+    Path(path).write_bytes(data)
+    return path, ["--archive", path]
+
+
+def scans(form):
+    """More options for the scans whose names count together."""
+    # The encoding of a name that is not marked is guessed, and the report names it; programs read such names as bytes or in cp437.
+    return [[]] + [["--archive-encoding", encoding] for encoding in ("utf-8", "cp437") if form == "zip"]
+
+
+def known(checked):
+    """The names that count as checked."""
+    # A directory that is no member is a name of its own. Some programs take a backslash for a separator.
+    paths = checked | {name.replace(b"\\", b"/") for name in checked}
+    return paths | {b"/".join(name.split(b"/")[:depth]) for name in paths for depth in range(1, name.count(b"/") + 1)}
+
+
+def is_name(name):
+    # 7z calls what has no name as the archive.
+    return b"\0" not in name and name != b"archive"
