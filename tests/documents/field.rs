@@ -5,6 +5,7 @@
 mod cases;
 mod hostile;
 mod mounts;
+mod operation;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use self::cases::CASES;
 use self::hostile::HOSTILE;
 use self::mounts::MOUNTS;
+use self::operation::OPERATION;
 use super::markdown::{read, root};
 use super::promises::functions;
 
@@ -289,7 +291,7 @@ fn the_page_of_reports_from_the_field_says_what_the_program_does() {
         String::from("| reported | tried | right | on 2026-11-25 | now |\n|---|---|---|---|---|\n");
     let (mut count, mut then_right, mut now_right) = (0, 0, 0);
     let mut worse = Vec::new();
-    for case in CASES.iter().chain(MOUNTS).chain(HOSTILE) {
+    for case in CASES.iter().chain(MOUNTS).chain(OPERATION).chain(HOSTILE) {
         count += 1;
         let result = case.trial.result();
         let is_right = is_right(&result, case.right);

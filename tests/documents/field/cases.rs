@@ -2,7 +2,7 @@
 
 use super::{Case, Kind, Trial};
 
-/// All of them, in the order of the page.
+/// Those of names and of mounts, in the order of the page.
 pub const CASES: &[Case] = &[
     Case {
         reports: &["nih-at/libzip#212"],
@@ -416,96 +416,5 @@ pub const CASES: &[Case] = &[
         trial: Trial::Mount("a_socket_is_bound_and_found"),
         right: "as in a plain directory",
         then: None,
-    },
-    Case {
-        reports: &["s3fs-fuse/s3fs-fuse#1468", "trapexit/mergerfs#687", "juicedata/juicefs#2840"],
-        tried: "`mount -a` again, with the line mounted",
-        trial: Trial::Operate("a_line_in_fstab_is_sufficient", "status 0, nothing done"),
-        right: "status 0, nothing done",
-        then: Some("status 32"),
-    },
-    Case {
-        reports: &["trapexit/mergerfs#687"],
-        tried: "options of other FUSE programs in fstab (`nonempty`, `big_writes`, `uid=`)",
-        trial: Trial::Operate("options_of_others_are_no_options_here_and_have_one_answer", "an error that says why it is not needed"),
-        right: "an error that says why it is not needed",
-        then: Some("suggestions of unrelated options"),
-    },
-    Case {
-        reports: &["rclone/rclone#5808"],
-        tried: "options for fstab and systemd",
-        trial: Trial::Operate("what_is_for_fstab_is_passed_over", "ignored"),
-        right: "ignored",
-        then: None,
-    },
-    Case {
-        reports: &["awslabs/mountpoint-s3#44", "rclone/rclone#3246"],
-        tried: "a mount that autofs or systemd unmounts when it is idle",
-        trial: Trial::Operate("a_server_whose_mount_is_gone_does_not_look_its_mount_point_up", "stays unmounted until somebody looks"),
-        right: "stays unmounted until somebody looks",
-        then: Some("mounted again at once, by the server that ended"),
-    },
-    Case {
-        reports: &["made here"],
-        tried: "the lines of fstab in OPERATIONS.md, by systemd's generator",
-        trial: Trial::Operate("systemd_generates_units_from_the_fstab_lines", "a unit for each"),
-        right: "a unit for each",
-        then: Some("the line over a disk of its own was dropped"),
-    },
-    Case {
-        reports: &["made here"],
-        tried: "`mount -o remount,ro` of a mount that is not in fstab",
-        trial: Trial::Operate("a_remount_changes_flags_and_explains_how_to_change_other_settings", "read-only"),
-        right: "read-only",
-        then: Some("unrecognized subcommand, still writable"),
-    },
-    Case {
-        reports: &["made here"],
-        tried: "a mount of the bare directory below an unmounted disk",
-        trial: Trial::Operate("a_bare_directory_below_an_unmounted_disk_is_refused", "refused"),
-        right: "refused",
-        then: Some("served"),
-    },
-    Case {
-        reports: &["inotify-tools/inotify-tools#233", "modem-dev/hunk#1077"],
-        tried: "watch: the watched path is removed and made again",
-        trial: Trial::Operate("a_path_that_is_removed_and_made_again_is_watched_again", "watched again"),
-        right: "watched again",
-        then: Some("silent: no finding, no warning"),
-    },
-    Case {
-        reports: &["rjeczalik/notify#109"],
-        tried: "watch: more directories than the kernel watches for a user",
-        trial: Trial::Operate("too_few_watches_are_reported_clearly_as_an_error", "one error"),
-        right: "one error",
-        then: None,
-    },
-    Case {
-        reports: &["cajasmota/grafel#6921"],
-        tried: "watch: the queue overflows",
-        trial: Trial::Operate("names_that_appeared_while_events_were_lost_are_found_and_reported_once", "all names, once"),
-        right: "all names, once",
-        then: None,
-    },
-    Case {
-        reports: &["emcrisostomo/fswatch#330"],
-        tried: "watch: tens of thousands of names a second",
-        trial: Trial::Operate("of_tens_of_thousands_per_second_no_bad_name_is_missed_or_reported_twice", "all names, once"),
-        right: "all names, once",
-        then: None,
-    },
-    Case {
-        reports: &["coalesce-labs/catalyst#3695"],
-        tried: "alerts for every reason of lost audit records",
-        trial: Trial::Operate("the_alert_rules_fire_when_they_should_and_only_then", "an alert"),
-        right: "an alert",
-        then: Some("none for the limit of bytes, which is reached first"),
-    },
-    Case {
-        reports: &["prometheus/node_exporter#713"],
-        tried: "a mount with metrics in a file ends, or is killed",
-        trial: Trial::Operate("the_alert_rules_fire_when_they_should_and_only_then", "an alert"),
-        right: "an alert",
-        then: Some("none for one that ended regularly"),
     },
 ];
