@@ -25,12 +25,15 @@
 mod held;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 pub use held::{HeldNames, RereadNames};
 
 pub use crate::policy::EntryKind;
 
 use crate::name::arena::Arena;
+use crate::name::misread::SharedMisreading;
+use crate::policy::rule::RuleId;
 use crate::policy::{
     Collision, Confidence, EncodingHint, FingerprintIndex, Fingerprints, ImperfectName, NameCheck,
     NamesInUse, Occupants, PartsSuggester, Policy, SharedFingerprints, SuggestedName, UsedFingerprints,
@@ -164,6 +167,7 @@ pub struct DirectoryCheck<'n> {
     /// The fingerprints of all names in use, if they were computed.
     used: Option<UsedFingerprints>,
     path: Vec<u8>,
+    misreading: OnceLock<Option<Arc<SharedMisreading>>>,
 }
 
 impl<'n> DirectoryCheck<'n> {
@@ -189,6 +193,7 @@ impl<'n> DirectoryCheck<'n> {
             is_listed: !matches!(directory.siblings, Siblings::Unknown),
             used: None,
             path: directory.path_on_target(),
+            misreading: OnceLock::new(),
         }
     }
 
@@ -207,6 +212,17 @@ impl<'n> DirectoryCheck<'n> {
         self.names.iter().chain(&self.left_out).copied()
     }
 
+    /// How those of the checked names were read wrongly that were. It is found once, by the violations that there are then.
+    pub fn shared_misreading(&self) -> Option<Arc<SharedMisreading>> {
+        let find = || {
+            let is_misread = |violations: &[Violation]| violations.iter().any(|v| v.rule == RuleId::Mojibake);
+            let found = self.violations.iter().filter(|(_, violations)| is_misread(violations));
+            let names = found.filter_map(|(&at, _)| std::str::from_utf8(self.names[at]).ok());
+            SharedMisreading::of_names(names).map(Arc::new)
+        };
+        self.misreading.get_or_init(find).clone()
+    }
+
     /// Whether all names of the directory are known. If not, no name can be suggested.
     pub fn is_listed(&self) -> bool {
         self.is_listed
@@ -220,7 +236,16 @@ impl<'n> DirectoryCheck<'n> {
         hint: Option<EncodingHint<'_>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
-        self.suggested_names_among(policy, hint, in_use, self.used.as_ref().into())
+        let there = self.occupants(in_use, self.used.as_ref().into());
+        match self.is_listed {
+            true => policy.suggest_among(
+                there,
+                &self.imperfect(policy),
+                hint,
+                self.shared_misreading().as_deref(),
+            ),
+            false => BTreeMap::new(),
+        }
     }
 
     /// Suggests names for the checked names without regard to any other name of the directory.
@@ -246,7 +271,7 @@ impl<'n> DirectoryCheck<'n> {
         used: FingerprintIndex<'_>,
     ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
-            true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), hint),
+            true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), hint, None),
             false => BTreeMap::new(),
         }
     }

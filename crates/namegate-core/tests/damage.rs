@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use namegate_core::name::misread;
 use namegate_core::name::reading::{EncodingCounts, EncodingGuess};
-use namegate_core::policy::{Confidence, EncodingHint};
+use namegate_core::policy::{Confidence, EncodingHint, Policy, profile};
 
 /// Words that are not ASCII, by language.
 const WORDS: [&[&str]; 14] = [
@@ -134,6 +134,62 @@ fn damage_of_every_kind_is_explained_and_what_is_likely_is_right() {
     check("cut", cut, 60);
     check("half escaped", half_escaped, 80);
     check("surrogateescape", surrogate_escaped, 100);
+}
+
+/// Pairs by the index of their language: the encoding of the text, and that in which it was read.
+const MISREAD: [(usize, &str, &str); 11] = [
+    (6, "windows-1251", "windows-1252"),
+    (6, "koi8-r", "cp437"),
+    (6, "ibm866", "cp437"),
+    (6, "windows-1251", "cp850"),
+    (9, "shift_jis", "cp437"),
+    (9, "shift_jis", "cp850"),
+    (10, "gbk", "cp437"),
+    (10, "gbk", "windows-1252"),
+    (10, "gbk", "ibm866"),
+    (11, "euc-kr", "cp850"),
+    (11, "euc-kr", "windows-1252"),
+];
+
+/// `text` in `written_in`, read in `read_as`; `None` if a byte has no character there.
+fn misread_as(text: &str, written_in: &str, read_as: &str) -> Option<String> {
+    let bytes = encoding_rs::Encoding::for_label(written_in.as_bytes())?.encode(text).0;
+    let read_as: namegate_core::name::reading::Encoding = read_as.parse().ok()?;
+    bytes.iter().map(|&byte| read_as.read(&[byte])).collect()
+}
+
+#[test]
+fn names_that_were_misread_together_support_each_other_and_what_is_likely_is_right() {
+    let policy = Policy::from_profiles(&[profile::by_name("strict").unwrap()]);
+    for seed in seeds() {
+        let mut random = Random(seed);
+        let (mut found, mut right_alone, mut right, mut likely, mut wrong) = (0, 0, 0, 0, Vec::new());
+        for directory in 0..55 {
+            let (language, written_in, read_as) = MISREAD[directory % MISREAD.len()];
+            // No word is in two names: that would be less evidence.
+            let start = random.below(10);
+            let word = |at: usize| WORDS[language][(start + at * 3) % 10];
+            let titles = (0..5).map(|at| format!("{} {}", word(2 * at), word(2 * at + 1)));
+            let meant = titles.filter_map(|title| Some((misread_as(&title, written_in, read_as)?, title)));
+            let meant: HashMap<String, String> = meant.collect();
+            let names: Vec<&[u8]> = meant.keys().map(String::as_bytes).collect();
+            for ((name, title), suggested) in meant.iter().zip(policy.suggest_names(&names, None)) {
+                let Some(suggested) = suggested else { continue };
+                found += 1;
+                right_alone += usize::from(misread::undo(name).is_some_and(|misread| misread.text == *title));
+                right += usize::from(suggested.name == *title);
+                if suggested.confidence < Confidence::Guess {
+                    likely += 1;
+                    if suggested.name != *title {
+                        wrong.push((name.clone(), title.clone(), suggested));
+                    }
+                }
+            }
+        }
+        assert!(wrong.len() * 200 <= likely, "seed {seed}: {likely} likely, wrong: {wrong:#?}");
+        assert!(likely * 100 >= 60 * found && found > 200, "seed {seed}: {likely} of {found} are likely");
+        assert!(right >= right_alone, "seed {seed}: {right} are right together, {right_alone} alone");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use namegate_core::check::{DirectoryCheck, DirectoryNames};
 use namegate_core::name::Span;
 use namegate_core::name::display::display;
+use namegate_core::name::misread::SharedMisreading;
 use namegate_core::name::reading::{Encoding, EncodingGuess};
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{
@@ -146,6 +147,8 @@ impl<'s> DirectoryScan<'s> {
         if check.is_clean() && by_place.is_empty() {
             return Handover::Done;
         }
+        let is_whole = matches!(checked, CheckedNames::All | CheckedNames::Ever);
+        let misreading = (is_whole && self.has_messages()).then(|| check.shared_misreading()).flatten();
         let mut repairs = match checked {
             _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
             CheckedNames::All | CheckedNames::Ever => {
@@ -212,7 +215,7 @@ impl<'s> DirectoryScan<'s> {
             let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
             own.retain(|violation| violation.severity >= self.min_severity);
             let mut unlisted = limit_violations(&mut own, place.dir.len() + name.len());
-            let mut objections = self.objections(name, own, directory);
+            let mut objections = self.objections(name, own, directory, misreading.as_deref());
             objections.extend(by_place.remove(&at).unwrap_or_default());
             if let Some(violations) = check.path_violations.remove(&at) {
                 let path = check.path_on_target(at);
@@ -274,6 +277,7 @@ impl<'s> DirectoryScan<'s> {
         name: &[u8],
         violations: Vec<Violation>,
         directory: &LocatedNames<'_>,
+        misreading: Option<&SharedMisreading>,
     ) -> Vec<ReportedViolation> {
         let &Self { policy, detail, .. } = self;
         let check = NameCheck { name, violations };
@@ -289,8 +293,14 @@ impl<'s> DirectoryScan<'s> {
             let by_container = || {
                 place_rules::message(directory.container?, directory.dir, violation.rule).map(str::to_owned)
             };
+            let by_directory = || {
+                let misreading = misreading.filter(|_| violation.rule == RuleId::Mojibake)?;
+                misreading.undo(std::str::from_utf8(name).ok()?).map(|misread| misread.to_string())
+            };
             let message = match is_shown {
-                true => by_container().unwrap_or_else(|| check.message(policy, violation)),
+                true => {
+                    by_container().or_else(by_directory).unwrap_or_else(|| check.message(policy, violation))
+                }
                 false => String::new(),
             };
             ReportedViolation { violation: *violation, message, group: None }

@@ -12,6 +12,7 @@ use super::separators::{SeparatedPath, separate};
 use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
 use crate::name::display::display;
+use crate::name::misread;
 use crate::name::reading::EncodingCounts;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, SuggestedName, Violation};
@@ -237,15 +238,21 @@ impl<'p> NameProposer<'p> {
         'p: 'd,
     {
         let &Self { policy, settings, jobs, .. } = self;
+        // Of names that come in parts, none is evidence for another.
+        let is_whole = matches!(others, OtherNames::InBatch);
+        let misreading = is_whole.then(|| check.shared_misreading()).flatten();
         let broken = RulesByName::take(&mut check);
         let mut meanings = NameMeanings::none(settings);
         let (mut repairs, mut merging, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut is_uncertain = false;
         if check.is_listed() {
             let names = &check.names[..check.checked];
-            let is_mojibake =
-                |at: usize| broken.of(at).is_some_and(|broken| broken.rules.contains(&RuleId::Mojibake));
-            let (read, texts) = NameMeanings::read(names, settings, evidence, &is_mojibake, jobs);
+            let undo = |at: usize, name: &str| {
+                broken.of(at).filter(|broken| broken.rules.contains(&RuleId::Mojibake))?;
+                let together = misreading.as_ref().and_then(|misreading| misreading.undo(name));
+                together.or_else(|| misread::undo(name))
+            };
+            let (read, texts) = NameMeanings::read(names, settings, evidence, &undo, jobs);
             is_uncertain = !batch.in_repository && read.have_guesses(&texts);
             meanings = read;
             paths = self.separate(names, &texts);

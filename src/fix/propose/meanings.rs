@@ -9,7 +9,7 @@ use super::directory::{Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
 use super::separators::SeparatedPath;
 use crate::fix::plan::Alternative;
-use crate::name::misread::{self, Reread};
+use crate::name::misread::{self, Misread, Reread};
 use crate::name::normalize::to_form;
 use crate::name::reading::{
     Contents, Damage, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
@@ -113,12 +113,12 @@ impl<'s> NameMeanings<'s> {
         Self { settings, sources: Vec::new(), source_of: Vec::new(), evidence: Arc::default() }
     }
 
-    /// Reads `names`.
+    /// Reads `names`. `undo` gets the index of a name that is UTF-8 and the name, and finds what it was if it was read in a wrong encoding.
     pub(super) fn read(
         names: &[&[u8]],
         settings: &'s PlanSettings,
         evidence: &Arc<EncodingEvidence>,
-        is_mojibake: &(dyn Fn(usize) -> bool + Sync),
+        undo: &(dyn Fn(usize, &str) -> Option<Misread> + Sync),
         jobs: usize,
     ) -> (Self, MeantTexts) {
         let legacy = evidence.hint(settings);
@@ -131,10 +131,9 @@ impl<'s> NameMeanings<'s> {
                     (Cow::from(meaning.text), meaning.confidence, decoded)
                 }
                 Ok(text) => {
-                    let undone = || is_mojibake(at).then(|| misread::undo(text)).flatten();
                     if let Some((reread, text)) = settings.conversion.read_again(text) {
                         (text.into(), Confidence::Likely, DecodedText::ReadAgain(reread))
-                    } else if let Some(misread) = undone() {
+                    } else if let Some(misread) = undo(at, text) {
                         let confidence = if misread.is_sure { Confidence::Likely } else { Confidence::Guess };
                         (misread.text.into(), confidence, DecodedText::Misread(misread.steps))
                     } else {
@@ -145,7 +144,7 @@ impl<'s> NameMeanings<'s> {
             let (text, confidence, conversion) = match settings.conversion.apply(&text) {
                 Some(converted) => (converted.text, confidence.max(converted.confidence), converted.reading),
                 // The policy repairs it.
-                None if matches!(decoded, DecodedText::Name | DecodedText::Misread(_)) => return None,
+                None if matches!(decoded, DecodedText::Name) => return None,
                 None => (text.into_owned(), confidence, String::new()),
             };
             Some((MeaningSource { decoded, conversion }, (text, confidence)))
@@ -215,10 +214,6 @@ impl<'s> NameMeanings<'s> {
             Some(DecodedText::Name) => String::new(),
             Some(DecodedText::Misread(steps)) => misread::describe(steps),
             Some(DecodedText::ReadAgain(reread)) => reread.to_string(),
-            None if reasons.contains(&RuleId::Mojibake) => {
-                let misread = std::str::from_utf8(name).ok().and_then(misread::undo);
-                misread.map_or_else(String::new, |misread| misread::describe(&misread.steps))
-            }
             _ => describe_change(policy, name, &new, &reasons),
         };
         if let Some(source) = self.source(at).filter(|source| !source.conversion.is_empty()) {

@@ -33,6 +33,16 @@ pub const CASES: &[Case] = &[
         then: Some("stays"),
     },
     Case {
+        reports: &["ianharmon/mojibake-fixer#2"],
+        tried: "two of them after unpacking in code page 850, in one directory: `fix plan`",
+        trial: Trial::Plan(
+            &["éµéÌ (read).txt".as_bytes(), "éÞéÃé¦.txt".as_bytes()],
+            &[],
+        ),
+        right: "`よむ (read).txt`, `りどみ.txt`",
+        then: Some("stays, stays"),
+    },
+    Case {
         reports: &["LibreCodeCoop/extract#56"],
         tried: "zip, a name in EUC-KR without the flag: the report names the encoding",
         trial: Trial::Archive(Kind::Zip, &[b"\xC3\xA5\xBC\xB1\xB9\xB0\xBF\xEB.txt"], &["--target", "windows"], &["euc-kr"]),

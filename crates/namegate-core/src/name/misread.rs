@@ -7,13 +7,16 @@
 //!
 //! Sources: RFC 3629 for the sequences; the WHATWG Encoding Standard and the OEM code pages for the encodings.
 
+mod shared;
 mod tables;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::shared::SharedMisreading;
 use self::tables::candidates;
 use super::Span;
+use super::display::display;
 use super::reading::{self, Encoding, NotLegacy};
 use super::scalar::{self, Class};
 
@@ -130,6 +133,14 @@ pub struct Misread {
     pub is_sure: bool,
 }
 
+impl fmt::Display for Misread {
+    /// For people: ``probably `café`: UTF-8 read as windows-1252``.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.is_sure { "probably" } else { "perhaps" };
+        write!(f, "{how} `{}`: {}", display(self.text.as_bytes()), describe(&self.steps))
+    }
+}
+
 /// How a name became what it is, for people: `UTF-8 read as cp437, before that UTF-8 read as windows-1252`. The last step is the first.
 pub fn describe(steps: &[Reread]) -> String {
     steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", before that ")
@@ -190,19 +201,19 @@ pub fn find_lost(name: &[u8]) -> Option<Span> {
 /// assert_eq!(undo("café"), None);
 /// ```
 pub fn undo(name: &str) -> Option<Misread> {
-    let mut misread: Option<Misread> = None;
-    for _ in 0..MOST_STEPS {
-        let text = misread.as_ref().map_or(name, |misread| &misread.text);
-        let Some(Step { text, reread, is_sure, .. }) = last_step(text) else { break };
-        match &mut misread {
-            // What is under a guess is a guess.
-            Some(misread) => {
-                misread.steps.push(reread);
-                misread.is_sure &= is_sure;
-                misread.text = text;
-            }
-            None => misread = Some(Misread { text, steps: vec![reread], is_sure }),
-        }
+    last_step(name).map(undo_after)
+}
+
+/// What a name was whose last step is `step`.
+fn undo_after(Step { text, reread, is_sure, .. }: Step) -> Misread {
+    let mut misread = Misread { text, steps: vec![reread], is_sure };
+    while misread.steps.len() < MOST_STEPS
+        && let Some(Step { text, reread, is_sure, .. }) = last_step(&misread.text)
+    {
+        misread.steps.push(reread);
+        // What is under a guess is a guess.
+        misread.is_sure &= is_sure;
+        misread.text = text;
     }
     misread
 }
@@ -245,7 +256,10 @@ fn last_step(name: &str) -> Option<Step> {
     let utf8 = best(&mut candidates.into_iter().filter_map(|outer| utf8_step(name, own, outer)));
     utf8.or_else(|| {
         let outers = Outer::WESTERN.into_iter().filter(|_| looks_legacy);
-        best(&mut outers.filter_map(|outer| legacy_step(name, own, outer)))
+        // Only other names could tell which encoding it was.
+        let read =
+            |bytes: &[u8]| reading::likeliest_encoding(bytes).map(|(encoding, text)| (encoding, text, false));
+        best(&mut outers.filter_map(|outer| legacy_step(name, own, outer, read)))
     })
 }
 
@@ -258,6 +272,7 @@ fn utf8_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
     let cost = reading::cost(&text);
     let (gain, sure) = match reading::utf8_evidence(&text) {
         MUCH.. => (GAIN_OF_MUCH, SURE_OF_MUCH),
+        SOME.. if has_odd_letters(&text) => (GAIN_OF_SOME, f32::INFINITY),
         SOME.. => (GAIN_OF_SOME, SURE_OF_SOME),
         _ => (GAIN_OF_LITTLE, SURE_OF_LITTLE),
     };
@@ -265,16 +280,33 @@ fn utf8_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
     (own - cost >= gain).then_some(Step { text, reread, is_sure: own - cost >= sure, cost })
 }
 
-/// The step from text in another encoding, read as `outer`, to `name`, which costs `own`. It is never sure: only other names could tell
-/// which encoding it was.
-fn legacy_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
+/// The step from text in another encoding, read as `outer`, to `name`, which costs `own`. `read` gives the encoding and the text of the
+/// bytes, and whether both are sure.
+fn legacy_step(
+    name: &str,
+    own: f32,
+    outer: Outer,
+    read: impl FnOnce(&[u8]) -> Option<(Encoding, String, bool)>,
+) -> Option<Step> {
     let bytes = outer.bytes(name).filter(|bytes| std::str::from_utf8(bytes).is_err())?;
     let read_as = outer.encoding()?;
-    let (encoding, text) = reading::likeliest_encoding(&bytes)?;
+    let (encoding, text, is_sure) = read(&bytes)?;
     let cost = reading::cost(&text);
     let reread = Reread { read_as, written_in: Some(encoding) };
     let is_found = encoding != read_as && own - cost >= GAIN_OF_LEGACY;
-    is_found.then_some(Step { text, reread, is_sure: false, cost })
+    is_found.then_some(Step { text, reread, is_sure, cost })
+}
+
+/// Whether `text` has letters that no language has, or of scripts that are not written together: characters in other encodings are such
+/// letters by chance, as 学习 in GBK is `ѧϰ`.
+fn has_odd_letters(text: &str) -> bool {
+    let script = |c: char| match scalar::script_name(c) {
+        "Hiragana" | "Katakana" => "Han",
+        script => script,
+    };
+    let mut scripts = text.chars().filter(|&c| !is_western(c)).map(script);
+    let is_mixed = scripts.next().is_some_and(|first| scripts.any(|other| other != first));
+    is_mixed || text.chars().any(reading::is_unused_letter)
 }
 
 /// Whether a name may contain `c`.

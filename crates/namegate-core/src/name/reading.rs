@@ -33,7 +33,7 @@ pub(crate) use explanation::unwrap_utf8;
 pub use explanation::{Contents, Damage, Wrapping};
 pub(crate) use guess::needs_guess;
 pub use guess::{EncodingCounts, EncodingGuess, EncodingSample, GuessReader, NameReading};
-pub(crate) use language::cost;
+pub(crate) use language::{cost, is_unused_letter};
 
 use super::Span;
 use super::display::display;

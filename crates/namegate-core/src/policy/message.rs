@@ -11,7 +11,7 @@ use super::profile::{Limit, NamePart, ProfileSet, Test};
 use super::rule::{RuleId, RuleKind, Severity};
 use super::{Policy, Violation, describe, length};
 use crate::name::display::{display, is_shown, octets};
-use crate::name::misread::{self, Misread};
+use crate::name::misread;
 use crate::name::scalar::{Class, UNICODE_VERSION, class, meant_by_smb};
 use crate::name::substitutes::meanings_of_private;
 use crate::name::ucs4::{Octet, notation};
@@ -69,10 +69,7 @@ fn reason(policy: &Policy, name: &[u8], violation: &Violation) -> String {
         RuleId::NotInForm => not_in_form(policy, bytes),
         RuleId::MixedScript => format!("the word `{}` mixes scripts", display(bytes)),
         RuleId::Mojibake => match std::str::from_utf8(name).ok().and_then(misread::undo) {
-            Some(Misread { text, steps, is_sure }) => {
-                let how = if is_sure { "probably" } else { "perhaps" };
-                format!("{how} `{}`: {}", display(text.as_bytes()), misread::describe(&steps))
-            }
+            Some(misread) => misread.to_string(),
             None => rule.rule().summary.into(),
         },
         _ if rule.rule().kind == RuleKind::Scalar => match utf8_char(bytes) {

@@ -24,7 +24,7 @@ pub use parts::PartsSuggester;
 use super::profile::{Limit, Test, Unit};
 use super::{Policy, UnknownWord, Verdict, Violation};
 use crate::name::escape::escape;
-use crate::name::misread;
+use crate::name::misread::{self, Misread, SharedMisreading};
 use crate::name::normalize::{Form, is_in_form, to_form};
 use crate::name::reading::{
     self, Contents, Damage, Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, structural,
@@ -235,6 +235,8 @@ struct Suggester<'p> {
     stand_in: char,
     /// Leave punctuation out where its place remains visible, instead of replacing it.
     leaves_out: bool,
+    /// How names of the directory were read wrongly.
+    misreading: Option<&'p SharedMisreading>,
 }
 
 /// A name after one step of repair.
@@ -286,6 +288,7 @@ impl<'p> Suggester<'p> {
             stand_in: edit::stand_in(policy),
             // A requested replacement replaces.
             leaves_out: policy.replacement.is_none(),
+            misreading: None,
         }
     }
 
@@ -303,7 +306,13 @@ impl<'p> Suggester<'p> {
         legacy: &mut LegacyReader<'_>,
     ) -> Option<SuggestedName> {
         match std::str::from_utf8(name) {
-            Ok(text) => self.suggest_for_text(name, text, Confidence::Certain, known),
+            Ok(text) => match self.misreading.and_then(|misreading| misreading.undo(text)) {
+                Some(Misread { text, is_sure, .. }) => {
+                    let confidence = if is_sure { Confidence::Likely } else { Confidence::Guess };
+                    self.suggest_for_text(name, &text, confidence, None)
+                }
+                None => self.suggest_for_text(name, text, Confidence::Certain, known),
+            },
             Err(_) => {
                 let DecodedName { text, confidence, explanation, .. } = legacy.read(name);
                 let suggested = self.suggest_for_text(name, &text, confidence, None)?;

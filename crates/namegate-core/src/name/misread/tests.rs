@@ -128,6 +128,14 @@ fn names_of_many_languages_are_found_and_restored_when_encoded_twice() {
 }
 
 #[test]
+fn letters_that_are_utf8_by_chance_are_a_guess_at_most() {
+    // 学习 in GBK read as cp437, 청혼 in EUC-KR and 向它 in GBK read as ISO-8859-1.
+    for name in ["╤º╧░ ╤º╧░", "Ã»È¥.pdf", "ÏòËü"] {
+        assert!(undo(name).is_none_or(|misread| !misread.is_sure), "{name}");
+    }
+}
+
+#[test]
 fn the_span_covers_the_first_run_only() {
     assert_eq!(find("aÃ©bÃ©"), Some(Span::new(1, 5)));
     assert_eq!(find("Ã©Ã©b"), Some(Span::new(0, 8)));

@@ -31,6 +31,12 @@ pub(crate) fn cost(text: &str) -> f32 {
     if best.is_finite() { best } else { least }
 }
 
+/// Whether `c` is a letter beyond ASCII of an alphabet of the model, but of no language there.
+pub(crate) fn is_unused_letter(c: char) -> bool {
+    let c = TextCharacter::new(c);
+    !c.is_ascii() && matches!(c.kind, Kind::Letter(_)) && c.letter(c.kind) == 0
+}
+
 /// The costs of a text in the languages of one script.
 #[derive(Debug)]
 pub(super) struct LanguageCosts {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{Confidence, EncodingHint, SuggestedName, Suggester, room_for};
 use crate::name::casefold::{self, Fold};
+use crate::name::misread::SharedMisreading;
 use crate::name::normalize::{Form, is_in_form};
 use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
 use crate::policy::collision::{Collision, Equivalence};
@@ -82,19 +83,21 @@ impl Policy {
     pub fn suggest_names(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
         let imperfect = self.imperfect(names);
         let hint = encoding.map(EncodingHint::Given);
-        self.among_all(names, |there| self.suggest_among(there, &imperfect, hint))
+        let misreading = self.shared_misreading(imperfect.iter().map(|imperfect| names[imperfect.at]));
+        self.among_all(names, |there| self.suggest_among(there, &imperfect, hint, misreading.as_ref()))
     }
 
     /// [`Policy::suggest_names`] for the names of `there` at the indexes `imperfect`, and for those that must change because
     /// they collide. The result has the index of each name for which another is suggested. Without a hint the encoding is guessed
-    /// from these names.
+    /// from these names. `misreading` says how some of them were read wrongly.
     pub(crate) fn suggest_among(
         &self,
         there: Occupants<'_, '_>,
         imperfect: &[ImperfectName<'_>],
         hint: Option<EncodingHint<'_>>,
+        misreading: Option<&SharedMisreading>,
     ) -> BTreeMap<usize, SuggestedName> {
-        let suggester = Suggester::new(self);
+        let suggester = Suggester { misreading, ..Suggester::new(self) };
         let guess = match hint {
             Some(_) => None,
             None => {
@@ -244,6 +247,15 @@ impl Policy {
             }
         });
         may_be_used
+    }
+
+    /// How those of `names` were read wrongly that were; `None` if the policy does not look for that.
+    pub(crate) fn shared_misreading<'n>(
+        &self,
+        names: impl Iterator<Item = &'n [u8]>,
+    ) -> Option<SharedMisreading> {
+        self.tables.plain[RuleId::Mojibake as usize]?;
+        SharedMisreading::of_names(names.filter_map(|name| std::str::from_utf8(name).ok()))
     }
 
     /// Those of `names` that have violations or are not stored as they are.
