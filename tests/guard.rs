@@ -422,6 +422,50 @@ fn what_waits_in_the_kernel_is_recorded_or_counted_as_lost_and_once() {
 }
 
 #[test]
+fn events_that_nobody_takes_from_a_pipe_are_in_the_audit_log_or_wait_for_the_next_reader() {
+    const EVENTS: usize = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let mut guards = match pinned_guards(dir.path()) {
+        Ok(guards) => guards,
+        Err(e) => return println!("SKIPPED: {e}"),
+    };
+    guards.add(0, &dir.path().join("tree"), Some(Errno::EINVAL), [0; 3]);
+    let names: Vec<Vec<u8>> = (0..EVENTS).map(|n| format!("a:{n}").into_bytes()).collect();
+    if let Err(e) = guards.report(&names.iter().map(|name| (0, &name[..])).collect::<Vec<_>>()) {
+        return println!("SKIPPED: {e}");
+    }
+    // A pipe without room stays open for reading, so that a writer waits.
+    let script = format!(
+        r#"mkfifo $dir/full; exec 3<>$dir/full; head -c 65536 /dev/zero >&3
+        $namegate guard events --json --audit $dir/first >&3 2>$dir/log & reader=$!
+        until [ -s $dir/first ]; do i=$((i + 1)); [ $i -lt 600 ] || exit 97; sleep 0.1; done
+        kill $reader; timeout 5 tail -f /dev/null --pid=$reader || exit 98; wait $reader; ended=$?
+        touch $dir/second; $namegate guard events --format log --audit $dir/second 2>$dir/log & reader=$!; i=0
+        until [ $(cat $dir/first $dir/second | wc -l) -ge {EVENTS} ]; do i=$((i + 1)); [ $i -lt 100 ] || break; sleep 0.1; done
+        kill $reader; wait $reader; exit $ended"#
+    );
+    let output = guards.run(dir.path(), &script);
+    assert_eq!(
+        output.status.code(),
+        Some(143),
+        "{}{:?}",
+        text(&output),
+        fs::read_to_string(dir.path().join("log"))
+    );
+    let recorded: Vec<Value> =
+        ["first", "second"].iter().flat_map(|log| json_lines(&dir.path().join(log))).collect();
+    let mut found: Vec<Vec<u8>> = recorded
+        .iter()
+        .filter(|row| row["type"] == "refusal")
+        .map(|row| row["name"].as_str().unwrap().as_bytes().to_vec())
+        .collect();
+    let mut expected = names;
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn an_event_is_never_reported_under_another_guard_that_took_the_slot() {
     let dir = tempfile::tempdir().unwrap();
     let mut guards = match pinned_guards(dir.path()) {

@@ -163,15 +163,20 @@ impl GuardEventSinks<'_> {
     fn write(&mut self, reader: &EventReader, event: &GuardEvent) -> io::Result<()> {
         let (guard, record) = reader.explain(event);
         self.metrics.count(guard.as_deref().unwrap_or_default(), &record);
-        match self.format {
-            FindingFormat::Text => writeln!(self.out, "{} {record}", record.timestamp())?,
-            FindingFormat::Json => record.write_json(self.out)?,
-            FindingFormat::Log => {}
-        }
+        let text = match self.format {
+            FindingFormat::Text => format!("{} {record}\n", record.timestamp()).into_bytes(),
+            FindingFormat::Json => {
+                let mut line = Vec::new();
+                record.write_json(&mut line)?;
+                line
+            }
+            FindingFormat::Log => Vec::new(),
+        };
+        // The audit log first: the output may be a pipe from which nobody takes anything.
         match reader.has_waited(event) {
             true => self.audit.record_all(record),
             false => self.audit.record(record.requester.uid, || record),
         }
-        Ok(())
+        self.out.write_all(&text)
     }
 }
