@@ -20,7 +20,7 @@ const ASCII: f32 = 3.3;
 const MIXED: f32 = 10.0;
 
 /// So many characters are enough to know a language.
-const LONGEST: usize = 128;
+pub(super) const LONGEST: usize = 128;
 
 /// The cost of `text` in the language that it fits best.
 pub(crate) fn cost(text: &str) -> f32 {

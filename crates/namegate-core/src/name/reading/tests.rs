@@ -151,6 +151,21 @@ fn one_byte_in_a_latin_word_is_a_western_letter() {
 }
 
 #[test]
+fn a_cut_behind_the_characters_that_are_compared_is_no_letter() {
+    let words = ["pietre", "interner", "baserete", "selvagge", "fiaccati", "trasler", "pagante"];
+    let name = |at: usize| {
+        let text: Vec<&str> = (0..30).map(|n| words[(at + n * (at + 1)) % words.len()]).collect();
+        [&text.join(" ").as_bytes()[..142], b"\xC3.mp4"].concat()
+    };
+    let names: Vec<Vec<u8>> = (0..5).map(name).collect();
+    let guess =
+        EncodingGuess::for_names(names.iter().map(Vec::as_slice), &EncodingCounts::default()).unwrap();
+    for name in &names {
+        assert_eq!(guess.read(name).unwrap().explanation.contents, Contents::CutUtf8);
+    }
+}
+
+#[test]
 fn well_formed_sequences_among_stray_bytes_stay() {
     let latin = Encoding::WINDOWS_1252;
     assert_eq!(latin.read_name("é\u{0}日本".as_bytes()).as_deref(), Some("é\0日本"));

@@ -7,7 +7,7 @@ use super::super::Kept;
 use super::super::damage::{Cut, masked, utf8_evidence};
 use super::super::encodings::TRIED;
 use super::super::language::{
-    LANES, Language, LanguageCosts, MOST_LANGUAGES, Prepared, TextCharacter, in_whole,
+    LANES, LONGEST, Language, LanguageCosts, MOST_LANGUAGES, Prepared, TextCharacter, in_whole,
 };
 use super::tried::{
     ByTable, CUT, EXPLANATIONS, MASKED, Number, UNEXPLAINED, read_by_tables, tried_encodings,
@@ -187,6 +187,8 @@ const COST_OF_MADE: f32 = 6.0;
 /// What a cut costs, and one of a character like the others.
 const COST_OF_CUT: f32 = 3.0;
 const COST_OF_LIKE_CUT: f32 = 4.0;
+/// What a cut costs behind the characters that are compared: the letter that other explanations have in its place costs nothing there.
+const COST_OF_LATE_CUT: f32 = -6.0;
 const COST_OF_MASKED: f32 = 4.0;
 /// How much a name counts as evidence whose characters beyond ASCII stand alone.
 const LITTLE_EVIDENCE: f32 = 0.5;
@@ -326,6 +328,9 @@ fn evidence_of(name: &[u8]) -> f32 {
 fn cost_of_cut(cut: &Cut<'_>) -> f32 {
     let beyond = || cut.before.chars().chain(cut.after.chars()).filter(|c| !c.is_ascii());
     let Some(lead) = cut.lead() else { return COST_OF_CUT + 6.0 };
+    if cut.before.chars().nth(LONGEST - 1).is_some() {
+        return COST_OF_LATE_CUT;
+    }
     let first_byte = |c: char| c.encode_utf8(&mut [0; 4]).as_bytes()[0];
     let is_like = |c: char| group(first_byte(c)) == group(lead);
     if beyond().any(is_like) {
