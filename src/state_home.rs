@@ -1,4 +1,4 @@
-//! The directory for what outlives a process and is no setting: journals of repairs, tables of file handles.
+//! The directory for what outlives a process and is no setting: journals of repairs.
 
 use std::env;
 use std::path::PathBuf;

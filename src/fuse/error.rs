@@ -49,8 +49,6 @@ pub enum Error {
     Remote(PathBuf),
     /// File handles cannot be kept valid for the files of the source.
     Export(PathBuf, Errno),
-    /// The table of file handles in this directory cannot be used.
-    HandleTable(PathBuf, io::Error),
     /// The mount call failed.
     Mount(PathBuf, io::Error),
     /// Serving ended with an error.
@@ -145,19 +143,13 @@ impl fmt::Display for Error {
                 write!(f, "cannot mount {} with --export: ", shown(source))?;
                 match errno {
                     Errno::EOPNOTSUPP => f.write_str(
-                        "its file system cannot open files by their handles, or has no trusted attributes; ext4, XFS, Btrfs, F2FS, \
-                         tmpfs, and overlayfs with nfs_export=on can",
+                        "its file system cannot open files by their inode numbers (tmpfs and overlayfs cannot), or has no trusted \
+                         attributes; ext4, XFS, Btrfs and F2FS can",
                     ),
                     Errno::EBADMSG => f.write_str("its attribute trusted.namegate.export is no key; remove it"),
                     errno => write!(f, "its key, the attribute trusted.namegate.export: {}", errno.desc()),
                 }
             }
-            Self::HandleTable(directory, error) => write!(
-                f,
-                "cannot mount with --export: cannot keep a table of file handles in {}: {}",
-                shown(directory),
-                why(error)
-            ),
             Self::Serving(error) => write!(f, "the mount ended: {}", why(error)),
             Self::Stuck(requests) => write!(
                 f,
@@ -176,7 +168,6 @@ impl std::error::Error for Error {
             | Self::Device(error)
             | Self::Rings(error)
             | Self::Mount(_, error)
-            | Self::HandleTable(_, error)
             | Self::Serving(error) => Some(error),
             Self::Inside { .. }
             | Self::Mounted { .. }

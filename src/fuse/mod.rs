@@ -17,7 +17,6 @@ mod content;
 mod dispatch;
 mod error;
 mod export;
-mod exported;
 mod failure;
 mod holders;
 mod listing;

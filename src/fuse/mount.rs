@@ -18,7 +18,6 @@ use nix::unistd::geteuid;
 use super::attach::{Attaching, Attachment};
 use super::dispatch::RequestCore;
 use super::error::Error;
-use super::exported;
 use super::mounted::Mounted;
 use super::mountpoint::{detach_dead, mount_at};
 use super::options::Options;
@@ -27,7 +26,7 @@ use super::server::Server;
 use super::session::{MountSession, start_rings};
 use super::source::{SourceWatch, open_source};
 use crate::gate::Mode as GateMode;
-use crate::passthrough::{HandleKey, Passthrough, PassthroughSettings};
+use crate::passthrough::{HandleKey, HandleSeal, Passthrough, PassthroughSettings};
 use crate::state::SurvivalState;
 use crate::sys::capability::{CapabilitySet, CapabilitySets};
 use crate::sys::inherited::Inherited;
@@ -70,8 +69,9 @@ pub fn mount(
 
     umask(Mode::empty());
     open_files::raise_limit();
-    let exported = options.export.then(|| exported::export(&root, source, &target)).transpose()?;
-    let (key, export) = exported.unzip();
+    let no_export = |errno| Error::Export(source.into(), errno);
+    let key = options.export.then(|| HandleKey::of_source(&root)).transpose().map_err(no_export)?;
+    let export = key.map(|key| HandleSeal::new(&root, key)).transpose().map_err(no_export)?;
     let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, state: options.state };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
@@ -181,7 +181,8 @@ pub fn resume(
     let unfinished: HashSet<u64> = unfinished.map(|request| request.entry.unique()).collect();
     let (place, device) = state.place();
     let key = state.export_key().map(HandleKey);
-    let export = key.map(|key| exported::resume(&root, key, &place)).transpose()?;
+    let export = key.map(|key| HandleSeal::new(&root, key)).transpose();
+    let export = export.map_err(|errno| Error::Serving(errno.into()))?;
     let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, state: Some(state) };
     let tree = Passthrough::new(root, settings).map_err(|errno| Error::Serving(errno.into()))?;
     let (files, registered) = tree.take_over(inherited, &unfinished);

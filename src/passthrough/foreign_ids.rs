@@ -59,15 +59,9 @@ impl ForeignIds {
         if self.are_small && count < MOST { u64::from(u32::MAX) - count } else { FOREIGN | count }
     }
 
-    /// The number of the file with this id; `None` for almost every one that is made of a hash.
-    pub(super) fn count(&self, id: NodeId) -> Option<u64> {
-        let count = if id.0 & FOREIGN != 0 { id.0 ^ FOREIGN } else { u64::from(u32::MAX) - id.0 };
-        (count < 1 << 40).then_some(count)
-    }
-
-    /// The id that is the same for every mount of the source, made of a hash.
-    pub(super) fn lasting(hash: u64) -> u64 {
-        FOREIGN | hash
+    /// The number of the file with this id.
+    pub(super) fn count(&self, id: NodeId) -> u64 {
+        if id.0 & FOREIGN != 0 { id.0 ^ FOREIGN } else { u64::from(u32::MAX) - id.0 }
     }
 }
 
@@ -82,9 +76,8 @@ mod tests {
         assert_eq!((small.id(1 << 40), large.id(1)), (FOREIGN | 1 << 40, FOREIGN | 1));
         for (ids, count) in [(&small, 1), (&small, MOST - 1), (&small, MOST), (&large, 1), (&large, MOST)] {
             let id = NodeId(ids.id(count));
-            assert!(ids.has(id) && ids.count(id) == Some(count), "{count}");
+            assert!(ids.has(id) && ids.count(id) == count, "{count}");
         }
-        assert_eq!(small.count(NodeId(FOREIGN | 1 << 50)), None);
         assert!(![5, LOWEST, 1 << 32].iter().any(|&number| small.has(NodeId(number))));
         assert!(!large.has(NodeId(u32::MAX.into())));
         assert!(are_free(EXT4_SUPER_MAGIC, 1 << 24, 1 << 50) && !are_free(EXT4_SUPER_MAGIC, 0xFFFF_FFFF, 0));

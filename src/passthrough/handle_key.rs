@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::errno::Errno;
 
 use super::Result;
-use super::handle_table::LONGEST;
 use super::inode::mount_for_handles;
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::xattr;
@@ -31,12 +30,11 @@ impl HandleKey {
     /// The key of the source `root`, which is created if there is none.
     ///
     /// # Errors
-    /// EOPNOTSUPP if files cannot be opened by their handles there; otherwise as setxattr(2) says.
-    pub fn of_source(root: BorrowedFd<'_>) -> Result<Self> {
+    /// EOPNOTSUPP if files cannot be opened by their inode numbers there; otherwise as setxattr(2) says.
+    pub fn of_source(root: impl AsFd) -> Result<Self> {
+        let root = root.as_fd();
         let (_, _, handle) = mount_for_handles(root)?;
-        if handle.parts().1.len() > LONGEST {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        handle.of_sibling(2, 0).ok_or(Errno::EOPNOTSUPP)?;
         match Self::read(root) {
             Err(Errno::ENODATA) => {}
             found => return found,
@@ -66,19 +64,11 @@ impl HandleKey {
     }
 }
 
-/// A source with its key: what is given out or recorded of a file depends on both.
+/// A source with its key: the generation that is given out for a file depends on both.
 #[derive(Clone, Debug)]
 pub struct HandleSeal {
     root: KernelHandle,
     key: HandleKey,
-}
-
-/// What a hash of the seal is for. The length of a handle, which follows for generations, is none of these numbers.
-#[repr(u8)]
-enum SealUse {
-    SourceNumber = 0xFD,
-    NodeNumber = 0xFE,
-    CheckSum = 0xFF,
 }
 
 impl HandleSeal {
@@ -90,47 +80,14 @@ impl HandleSeal {
         Ok(Self { root: handle::from_fd(root)?.0, key })
     }
 
-    /// Whether files of the source can be opened only by a handle that was recorded, not by their inode numbers.
-    pub fn needs_table(&self) -> bool {
-        self.root.of_sibling(2, 0).is_none()
-    }
-
+    /// The generation that a mount reports for the file with this handle.
     #[expect(deprecated, reason = "see above")]
-    fn hasher(&self) -> SipHasher {
+    pub(super) fn generation(&self, handle: &KernelHandle) -> u32 {
         let HandleKey([low, high]) = self.key;
         let mut hasher = SipHasher::new_with_keys(low, high);
         write_handle(&mut hasher, &self.root);
-        hasher
-    }
-
-    /// The generation that a mount reports for the file with this handle.
-    pub(super) fn generation(&self, handle: &KernelHandle) -> u32 {
-        let mut hasher = self.hasher();
         write_handle(&mut hasher, handle);
         hasher.finish() as u32
-    }
-
-    /// A number for the file with this handle, on any mount of the source.
-    pub(super) fn node_number(&self, handle: &KernelHandle) -> u64 {
-        let mut hasher = self.hasher();
-        hasher.write_u8(SealUse::NodeNumber as u8);
-        write_handle(&mut hasher, handle);
-        hasher.finish()
-    }
-
-    /// A number by which the source is recognized.
-    pub(super) fn source_number(&self) -> u64 {
-        let mut hasher = self.hasher();
-        hasher.write_u8(SealUse::SourceNumber as u8);
-        hasher.finish()
-    }
-
-    /// The check sum of a record.
-    pub(super) fn check_sum(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = self.hasher();
-        hasher.write_u8(SealUse::CheckSum as u8);
-        hasher.write(bytes);
-        hasher.finish()
     }
 }
 

@@ -20,7 +20,7 @@ use super::foreign_ids::ForeignIds;
 use super::held::HeldNodes;
 use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large};
 use super::revive::InodeNumbers;
-use super::{ExportedHandles, LookupEntry, Passthrough, PassthroughSettings, Result};
+use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result};
 use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 use crate::sys::handle::{self, KernelHandle, MountId};
 use crate::sys::open::{again, path_of};
@@ -82,7 +82,7 @@ pub(super) struct NodeTable {
     /// How files are found by their inode numbers, if they can be.
     pub(super) numbers: Option<InodeNumbers>,
     /// What makes the handles of all files lasting, if they are to be.
-    pub(super) export: Option<ExportedHandles>,
+    pub(super) export: Option<HandleSeal>,
     pub(super) known: Mutex<LookupTable>,
     pub(super) budget: Arc<Budget>,
     pub(super) spares: Spares,
@@ -288,19 +288,11 @@ impl NodeTable {
         }
         // Dropped after the lock is released, because closing may take long.
         let mut replaced = Replaced::Nothing;
-        let (id, generation, noted) = {
+        let (id, generation) = {
             let mut known = self.known.lock();
-            let lasting = match &by {
-                FoundInode::Handle(handle) if !self.is_own_place(place) => self.lasting_id(handle),
-                _ => None,
-            };
-            let id = match (lasting, self.id_of(place, &known)) {
-                (Some(id), _) => {
-                    known.foreign.insert(place, id);
-                    id
-                }
-                (None, Some(id)) => id,
-                (None, None) => {
+            let id = match self.id_of(place, &known) {
+                Some(id) => id,
+                None => {
                     known.foreign_made += 1;
                     let id = self.foreign_ids.id(known.foreign_made);
                     known.foreign.insert(place, id);
@@ -353,14 +345,10 @@ impl NodeTable {
             };
             counted.lookups += 1;
             self.record_lookups(&counted.node, counted.lookups);
-            let noted = self.has_table().then(|| counted.node.clone());
-            (counted.node.id, self.shown_generation(&counted.node), noted)
+            (counted.node.id, self.shown_generation(&counted.node))
         };
         drop(replaced);
         journal::note_lookup(id.0);
-        if let Some(node) = noted {
-            self.note_handle(&node, generation);
-        }
         stat.st_ino = id.0;
         Ok(LookupEntry { node: id, generation, stat })
     }

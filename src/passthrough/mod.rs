@@ -22,7 +22,6 @@ mod file;
 mod foreign_ids;
 mod handle;
 mod handle_key;
-mod handle_table;
 mod held;
 mod iflags;
 mod inode;
@@ -54,7 +53,6 @@ pub use credentials::Caller;
 pub use dir::{DirEntry, Listing, OpenDir};
 pub use handle::Fh;
 pub use handle_key::{HandleKey, HandleSeal};
-pub use handle_table::{HandleTable, is_full};
 pub use iflags::OpenNode;
 pub use inode::{ELSEWHERE, Forgotten, Reach};
 pub use locks::{LockOwner, LockRange};
@@ -92,19 +90,10 @@ pub struct LookupEntry {
 pub struct PassthroughSettings {
     /// Maximum number of descriptors kept open for later requests.
     pub cached_fds: usize,
-    /// What makes the handles of all files lasting, if they are to be.
-    pub export: Option<ExportedHandles>,
+    /// The key that makes the handles of all files lasting, if they are to be.
+    pub export: Option<HandleSeal>,
     /// Where nodes and open files are recorded for a successor.
     pub state: Option<&'static SurvivalState>,
-}
-
-/// What makes file handles lasting: they are valid as long as their files exist, and cannot be made up.
-#[derive(Debug)]
-pub struct ExportedHandles {
-    /// The source and its key.
-    pub seal: HandleSeal,
-    /// The handles that were given out, where inode numbers do not suffice to open a file.
-    pub table: Option<HandleTable>,
 }
 
 /// A backing tree.

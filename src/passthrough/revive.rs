@@ -1,8 +1,8 @@
 //! From node ids back to files, after the kernel has forgotten them, the server was restarted, or the source was mounted again.
 //!
 //! On the device of the source, a node id is an inode number, and most local file systems open a file by its number. So nothing has
-//! to be kept for it. For other file systems there is a table of handles (`handle_table`). The kernel compares the generation of the inode
-//! with that of the handle that a client presents.
+//! to be kept for it. Files of tmpfs, overlayfs and other devices are found only while the kernel knows them. The kernel compares the
+//! generation of the inode with that of the handle that a client presents.
 //!
 //! A number may be made up, so a file is found again only if it is certainly below the source. That is so for all files of a file
 //! system (of a Btrfs subvolume) that is served as a whole. In a part of one, the path of a directory is known, because the kernel connects
@@ -18,10 +18,9 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 
 use super::file::XFS_SUPER_MAGIC;
-use super::foreign_ids::ForeignIds;
 use super::inode::NodeTable;
 use super::node::{FileId, InodeRef, TrackedNode};
-use super::{ExportedHandles, HandleTable, LookupEntry, NodeId, Passthrough, Result};
+use super::{LookupEntry, NodeId, Passthrough, Result};
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::mounts::mounts;
 use crate::sys::open::path_of;
@@ -72,43 +71,16 @@ impl NodeTable {
     /// The generation of a file for the kernel, which stands in its handles.
     pub(super) fn shown_generation(&self, node: &TrackedNode) -> u32 {
         match (&node.hold, &self.export) {
-            (InodeRef::Handle(handle), Some(export)) => export.seal.generation(handle),
+            (InodeRef::Handle(handle), Some(seal)) => seal.generation(handle),
             _ => node.generation(),
-        }
-    }
-
-    fn table(&self) -> Option<&HandleTable> {
-        self.export.as_ref()?.table.as_ref()
-    }
-
-    pub(super) fn has_table(&self) -> bool {
-        self.table().is_some()
-    }
-
-    /// The node id of a file on another device than the source, if it is the same for every mount of the source.
-    pub(super) fn lasting_id(&self, handle: &KernelHandle) -> Option<u64> {
-        let ExportedHandles { seal, table } = self.export.as_ref()?;
-        table.is_some().then(|| ForeignIds::lasting(seal.node_number(handle)))
-    }
-
-    /// Records the handle of a file for later mounts.
-    pub(super) fn note_handle(&self, node: &TrackedNode, generation: u32) {
-        if let (Some(table), InodeRef::Handle(handle), Some((mount, _))) =
-            (self.table(), &node.hold, &self.mount)
-        {
-            let exists = |handle: &KernelHandle| handle::open(mount, handle, OFlag::O_PATH).is_ok();
-            table.note(node.id, generation, handle, exists);
         }
     }
 
     /// The handle of a file that the kernel has forgotten.
     fn handle_for(&self, id: NodeId, mount: &OwnedFd) -> Result<KernelHandle> {
-        match (&self.numbers, self.table()) {
-            (Some(numbers), _) if self.is_own(id) => numbers.handle(mount, id.0),
-            (_, Some(table)) => table.find(id).ok_or(Errno::ESTALE),
-            // The ids of other devices lead nowhere by themselves.
-            _ => Err(Errno::ESTALE),
-        }
+        // The ids of other devices lead nowhere by themselves.
+        let numbers = self.numbers.as_ref().filter(|_| self.is_own(id)).ok_or(Errno::ESTALE)?;
+        numbers.handle(mount, id.0)
     }
 
     /// Counts a lookup of the file with the node id `id`, which the kernel may have forgotten.
@@ -128,7 +100,7 @@ impl NodeTable {
         let open = || handle::open(mount, &handle, OFlag::O_PATH | OFlag::O_NOFOLLOW);
         let fd = self.with_room(open)?;
         let stat = fstat(&fd)?;
-        let is_it = !self.is_own(id) || stat.st_ino == id.0 && stat.st_dev == self.root_place.dev;
+        let is_it = stat.st_ino == id.0 && stat.st_dev == self.root_place.dev;
         let is_file = || SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFDIR;
         let is_whole = self.numbers.as_ref().is_some_and(|numbers| numbers.is_whole);
         // A directory may have been moved out of the source since its handle was given out.

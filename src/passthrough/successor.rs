@@ -193,7 +193,7 @@ impl NodeTable {
         let mut known = self.known.lock();
         if !self.is_own(id) {
             known.foreign.insert(place, id.0);
-            known.foreign_made = known.foreign_made.max(self.foreign_ids.count(id).unwrap_or_default());
+            known.foreign_made = known.foreign_made.max(self.foreign_ids.count(id));
         }
         known.nodes.insert(id.0, LookupCount { node, lookups: data.lookups });
     }

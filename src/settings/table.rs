@@ -172,7 +172,7 @@ settings! {
     survive: bool = false, {
         name: "survive", key: ("mount", "survive"), places: ALL,
     }
-    "Keep the file handles of NFS clients valid also if the source is a part of a file system, on tmpfs or on overlayfs; stores a key in an attribute of the source; for root only"
+    "Keep the file handles of NFS clients valid also if the source is a part of a file system; stores a key in an attribute of the source; for root only"
     export: bool = false, {
         name: "export", key: ("mount", "export"), places: ALL,
     }

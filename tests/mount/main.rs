@@ -12,7 +12,6 @@ mod content;
 mod control;
 mod descriptors;
 mod differential;
-mod handle_tables;
 mod handles;
 mod helper;
 mod idmap;
