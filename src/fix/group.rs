@@ -35,9 +35,6 @@ pub struct GroupMember {
     pub inode: u64,
     /// The type.
     pub kind: FileKind,
-    /// The change time before the rename, in journals of version 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ctime: Option<InodeTime>,
     /// The birth time, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<InodeTime>,

@@ -28,11 +28,8 @@ pub use parse::{PlanError, PlanLine, PlanParser};
 use crate::policy::Confidence;
 use crate::policy::rule::{RuleId, Severity};
 
-/// The format version that is written. Version 1 has no birth times, lengths and modification times of entries; it is read too.
-pub const VERSION: u64 = 2;
-
-/// The oldest format version that is read.
-pub const OLDEST_VERSION: u64 = 1;
+/// The format version.
+pub const VERSION: u64 = 1;
 
 /// The longest line, in bytes: no longer line can hold a path.
 pub const MAX_LINE_BYTES: usize = 1 << 20;

@@ -44,9 +44,9 @@ pub struct Relink {
     /// The name of the new link in the private directory.
     #[serde(rename = "via_hex")]
     pub temp_name: Hex,
-    /// The name of the private directory. Without it, as in older journals, the temporary name.
-    #[serde(rename = "private_hex", default, skip_serializing_if = "Option::is_none")]
-    pub private_dir: Option<Hex>,
+    /// The name of the private directory.
+    #[serde(rename = "private_hex")]
+    pub private_dir: Hex,
     /// The old target.
     #[serde(rename = "old_target_base64")]
     pub old_target: Base64,
@@ -106,10 +106,6 @@ impl OpenLink {
 }
 
 impl Relink {
-    fn private_name(&self) -> &[u8] {
-        self.private_dir.as_ref().unwrap_or(&self.temp_name)
-    }
-
     /// Reports whether the link has its final target, and nothing is left to clean up.
     ///
     /// # Errors
@@ -118,7 +114,7 @@ impl Relink {
         let wanted = if direction == Direction::Apply { &self.new_target } else { &self.old_target };
         let is_there = OpenLink::open(dir, &self.name)?.is_some_and(|link| link.target == **wanted);
         Ok(is_there
-            && match PrivateDir::find(dir, self.private_name())? {
+            && match PrivateDir::find(dir, &self.private_dir)? {
                 Some(private) => look_up(&private, &self.temp_name)?.is_none(),
                 None => true,
             })
@@ -142,7 +138,7 @@ impl Relink {
         };
         let link = OpenLink::open(dir, &self.name)?.ok_or(EntryFailure::Gone)?;
         // The link that a killed run left.
-        let left = match private.find(dir, self.private_name(), changed)? {
+        let left = match private.find(dir, &self.private_dir, changed)? {
             Some(private) => OpenLink::open(private, &self.temp_name).map_err(|_| self.foreign_entry())?,
             None => None,
         };
@@ -151,7 +147,7 @@ impl Relink {
             let is_old = |left: &OpenLink| {
                 left.target == **other && (direction == Direction::Undo || left.stat.ino == self.inode)
             };
-            return match (left, private.find(dir, self.private_name(), changed)?) {
+            return match (left, private.find(dir, &self.private_dir, changed)?) {
                 (Some(left), _) if !is_old(&left) => Err(self.foreign_entry()),
                 (Some(_), Some(private)) => {
                     self.remove_link(private, changed);
@@ -166,7 +162,7 @@ impl Relink {
         if link.target != **other || (direction == Direction::Apply && !self.is_original(&link.stat)) {
             return Err(EntryFailure::Replaced);
         }
-        let private = private.find_or_make(dir, self.private_name(), changed)?;
+        let private = private.find_or_make(dir, &self.private_dir, changed)?;
         // An undo brings the original link back. Any other link may be incomplete: a link that was made after the original was
         // removed may have its inode number, but it gets its times last.
         let left = left.filter(|left| direction == Direction::Undo && self.is_original(&left.stat));
@@ -184,7 +180,7 @@ impl Relink {
 
     /// The failure for a foreign entry in the private directory.
     fn foreign_entry(&self) -> EntryFailure {
-        EntryFailure::Aside([self.private_name(), b"/", &self.temp_name].concat())
+        EntryFailure::Aside([&self.private_dir[..], b"/", &self.temp_name].concat())
     }
 
     /// Reports whether `stat` is of the link that the record describes.
@@ -293,13 +289,13 @@ mod tests {
 
     /// The record for the link in `dir`, as it is now.
     fn relink(dir: &fs::File) -> Relink {
-        let [name, temp_name] = ["link", "via"].map(|word| Hex(word.as_bytes().to_vec()));
+        let [name, temp_name, private_dir] = ["link", "via", "via"].map(|word| Hex(word.as_bytes().to_vec()));
         let [old_target, new_target] = ["old", "new"].map(|word| Base64(word.as_bytes().to_vec()));
         let (inode, uid, gid, mtime) = match OpenLink::open(dir, b"link") {
             Ok(Some(OpenLink { stat, .. })) => (stat.ino, stat.uid, stat.gid, stat.mtime.into()),
             _ => Default::default(),
         };
-        let (private_dir, atime) = (None, InodeTime { seconds: 5, nanoseconds: 6 });
+        let atime = InodeTime { seconds: 5, nanoseconds: 6 };
         let directory = 0;
         Relink {
             directory,
@@ -488,7 +484,7 @@ mod tests {
             Relink {
                 name: Hex(name.into()),
                 temp_name: Hex(format!("new-{name}").into()),
-                private_dir: Some(Hex(b"private".to_vec())),
+                private_dir: Hex(b"private".to_vec()),
                 inode: stat.ino,
                 uid: stat.uid,
                 gid: stat.gid,

@@ -19,6 +19,7 @@ use namegate::fix::plan::{
 use namegate::fix::roots::PlanRoots;
 use namegate::fix::stored_plan::StoredPlan;
 use namegate::fix::undo::{UndoTally, undo};
+use namegate::json::Base64;
 use namegate::policy::Confidence;
 use namegate::progress::{Observer, Remaining};
 
@@ -239,12 +240,19 @@ pub fn begin(
 ) -> io::Result<Journal> {
     let header = JournalHeader {
         version: VERSION,
+        tool: String::new(),
+        started: String::new(),
+        plan: Base64(Vec::new()),
+        plan_bytes: 0,
+        plan_check: String::new(),
+        at_least: options.at_least,
         roots: plan.header.roots.clone(),
         renames: plan.renames.len() as u64,
         retargets: plan.retargets.len() as u64,
         keep_times: options.keep_times,
         keep_original: options.keep_original,
-        ..JournalHeader::default()
+        cross_file_systems: false,
+        git: false,
     };
     Journal::create(path, header, observer)
 }

@@ -143,7 +143,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     };
     let options = ApplyOptions {
         policy: policy.as_ref(),
-        at_least: header.at_least.unwrap_or(Confidence::Guess),
+        at_least: header.at_least,
         keep_times: header.keep_times,
         keep_original: header.keep_original,
         batch_size: args.batch,
@@ -358,7 +358,7 @@ impl ApplyArgs {
             plan_bytes: plan.bytes,
             plan_check: format!("{:08x}", plan.check),
             roots: plan.header.roots.clone(),
-            at_least: Some(self.at_least),
+            at_least: self.at_least,
             renames: plan.renames(self.at_least),
             retargets: plan.retargets.len() as u64,
             keep_times: self.keep_times,

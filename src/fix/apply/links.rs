@@ -107,7 +107,7 @@ impl<'r> LinkUpdate<'r> {
         // The links of a directory in a batch share a private directory.
         let last = self.batch.directories.last().filter(|last| *last.path == *path);
         let private_dir = match (last, self.batch.entries.last()) {
-            (Some(_), Some(BatchEntry::Retarget(Relink { private_dir: Some(name), .. }))) => name.clone(),
+            (Some(_), Some(BatchEntry::Retarget(Relink { private_dir: name, .. }))) => name.clone(),
             _ => {
                 if !committer.is_rehearsal() {
                     remove_stale(&*dir);
@@ -119,7 +119,7 @@ impl<'r> LinkUpdate<'r> {
             directory: 0,
             name: Hex(name.to_vec()),
             temp_name: Hex(random_name()),
-            private_dir: Some(private_dir),
+            private_dir,
             old_target: Base64(current),
             new_target: Base64(target.to_vec()),
             inode: stat.ino,

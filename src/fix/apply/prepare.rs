@@ -334,6 +334,6 @@ impl<'r> BatchPreparer<'r> {
         let InodeIdentity { ino: inode, kind, born } = InodeIdentity::from_stat(stat);
         let (old, new) = (Hex(rename.old.clone()), Hex(rename.new.clone().into_bytes()));
         let checked_owner = Some(stat.uid);
-        GroupMember { id: rename.id, old, new, inode, kind, ctime: None, born, marked, checked_owner }
+        GroupMember { id: rename.id, old, new, inode, kind, born, marked, checked_owner }
     }
 }

@@ -15,7 +15,6 @@ fn group(dir: &fs::File, renames: &[(&[u8], &[u8])], temp_name: Option<&[u8]>) -
             new: Hex(new.to_vec()),
             inode,
             kind,
-            ctime: None,
             born,
             marked: false,
             checked_owner: None,

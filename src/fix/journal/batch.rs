@@ -121,10 +121,13 @@ impl JournalBatch {
                 BatchEntry::Rename(group.into_owned())
             }
             JournalRecord::Retarget(relink) => {
-                let private = relink.private_dir.as_ref().unwrap_or(&relink.temp_name);
-                let are_names = [&relink.name, &relink.temp_name, private].iter().all(|name| is_name(name));
+                let names = [&relink.name, &relink.temp_name, &relink.private_dir];
+                let are_names = names.iter().all(|name| is_name(name));
                 let targets = [&relink.old_target, &relink.new_target];
-                if !are_names || relink.name == *private || targets.iter().any(|target| target.contains(&0)) {
+                if !are_names
+                    || relink.name == relink.private_dir
+                    || targets.iter().any(|target| target.contains(&0))
+                {
                     return None;
                 }
                 BatchEntry::Retarget(relink.into_owned())

@@ -28,8 +28,8 @@ use crate::progress::{KillPoint, Observer};
 use crate::sys::stat;
 use crate::sys::trust::{check_guarded, is_trusted, others_can_write};
 
-/// The format version. Version 1 has a `members` object for every rename, and is read too.
-pub const VERSION: u64 = 2;
+/// The format version.
+pub const VERSION: u64 = 1;
 
 /// A journal that is being written.
 #[derive(Debug)]

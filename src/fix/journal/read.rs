@@ -89,10 +89,7 @@ impl fmt::Display for JournalError {
             Self::File(error) => write!(f, "{error}"),
             Self::NotAJournal => f.write_str("not a journal of namegate, or the first line is damaged"),
             Self::Version(version) => {
-                write!(
-                    f,
-                    "format version {version} is not supported; this program reads versions 1 to {VERSION}"
-                )
+                write!(f, "format version {version} is not supported; this program reads version {VERSION}")
             }
             Self::Damaged { line } => {
                 write!(f, "line {line} is damaged; nothing was changed")
@@ -133,7 +130,7 @@ impl JournalContents {
         let mut lines = JournalLines::new(file);
         let first = lines.next()?.ok_or(JournalError::NotAJournal)?;
         // Another version may have other fields.
-        if let Some(version) = stated_version(first).filter(|version| !(1..=VERSION).contains(version)) {
+        if let Some(version) = stated_version(first).filter(|&version| version != VERSION) {
             return Err(JournalError::Version(version));
         }
         let Some((JournalRecord::Journal(header), check)) = JournalRecord::parse(first, 0) else {

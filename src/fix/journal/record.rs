@@ -76,7 +76,7 @@ pub enum JournalRecord<'r> {
 }
 
 /// The first record.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalHeader {
     /// The format version.
@@ -94,9 +94,8 @@ pub struct JournalHeader {
     pub plan_check: String,
     /// The roots of the plan.
     pub roots: Vec<PlanRoot>,
-    /// Renames that are less certain are left out; `None` in journals of older versions, which leave out none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<Confidence>,
+    /// Renames that are less certain are left out.
+    pub at_least: Confidence,
     /// The number of renames in the plan, without those that are left out.
     pub renames: u64,
     /// The number of links with a new target.
@@ -209,9 +208,7 @@ impl JournalRecord<'_> {
         let Self::Rename(group) = self else { return None };
         let RenameGroup { directory, temp_name: None, members } = &**group else { return None };
         let [member] = &members[..] else { return None };
-        let GroupMember { id, old, new, inode, kind, born, marked: false, ctime: None, checked_owner: _ } =
-            member
-        else {
+        let GroupMember { id, old, new, inode, kind, born, marked: false, checked_owner: _ } = member else {
             return None;
         };
         Some((*directory, *id, *inode, *kind, *born, old, new))
@@ -219,8 +216,8 @@ impl JournalRecord<'_> {
 
     /// The record of a single rename.
     fn from_single((directory, id, inode, kind, born, old, new): SingleRename<Hex>) -> Self {
-        let (ctime, marked, checked_owner) = (None, false, None);
-        let member = GroupMember { id, old, new, inode, kind, ctime, born, marked, checked_owner };
+        let (marked, checked_owner) = (false, None);
+        let member = GroupMember { id, old, new, inode, kind, born, marked, checked_owner };
         Self::Rename(Cow::Owned(RenameGroup { directory, temp_name: None, members: vec![member] }))
     }
 
@@ -285,10 +282,8 @@ mod tests {
         let JournalRecord::Rename(group) = single(Some(born)) else { unreachable!() };
         let mut marked = group.clone().into_owned();
         marked.members[0].marked = true;
-        let mut old = group.clone().into_owned();
-        old.members[0].ctime = Some(born);
         let through = RenameGroup { temp_name: Some(Hex(b"x".to_vec())), ..group.into_owned() };
-        for group in [marked, old, through] {
+        for group in [marked, through] {
             let (record, mut line) = (JournalRecord::Rename(Cow::Owned(group)), Vec::new());
             let check = record.write(7, &mut line);
             assert!(line.starts_with(br#"{"type":"rename","#));

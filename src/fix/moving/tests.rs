@@ -16,7 +16,6 @@ fn prepare(dir: &Path, name: &str, new: &str) -> Result<Move, EntryFailure> {
         new: Hex(leaf.to_vec()),
         inode: 0,
         kind: crate::fix::plan::FileKind::File,
-        ctime: None,
         born: None,
         marked: false,
         checked_owner: None,

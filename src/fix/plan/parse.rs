@@ -14,8 +14,8 @@ use super::line::{
     InDirectory, KnownDirectory, LineHead, LineType, RENAME_BEGIN, RenameLine, RetargetLine, SkippedLine,
 };
 use super::{
-    MAX_HEADER_BYTES, MAX_LINE_BYTES, OLDEST_VERSION, Plan, PlanDirectory, PlanHeader, Rename, Retarget,
-    Skipped, VERSION, components, name_objection, new_name_objection, path_objection,
+    MAX_HEADER_BYTES, MAX_LINE_BYTES, Plan, PlanDirectory, PlanHeader, Rename, Retarget, Skipped, VERSION,
+    components, name_objection, new_name_objection, path_objection,
 };
 use crate::name::display::display;
 use crate::policy::rule::RuleId;
@@ -309,9 +309,9 @@ impl PlanParser {
     }
 
     fn parse_header(&mut self, line: &[u8], version: Option<u64>) -> Option<PlanHeader> {
-        if let Some(version) = version.filter(|version| !(OLDEST_VERSION..=VERSION).contains(version)) {
+        if let Some(version) = version.filter(|&version| version != VERSION) {
             return self.fail(format_args!(
-                "format version {version} is not supported; this program reads versions {OLDEST_VERSION} to {VERSION}"
+                "format version {version} is not supported; this program reads version {VERSION}"
             ));
         }
         let header: PlanHeader = self.read(line)?;

@@ -109,7 +109,7 @@ fn every_error_is_reported_with_its_line() {
     let base64 = |path: &[u8]| BASE64.encode(path);
     let sub = base64(b"/srv/caf\xE9/sub");
     let cases: &[(&str, &str, usize, &str)] = &[
-        (r#""version":2"#, r#""version":3"#, 1, "format version 3 is not supported"),
+        (r#""version":1"#, r#""version":3"#, 1, "format version 3 is not supported"),
         (r#","size":9"#, "", 2, "`born`, `mtime` and `size` belong together"),
         (r#""encoding":"auto""#, r#""encodings":"auto""#, 1, "unknown field"),
         (r#""type":"rename""#, r#""type":"remove""#, 2, "unknown variant `remove`"),
