@@ -17,7 +17,7 @@ use namegate::explain::{Explanation, Role};
 use namegate::name::display::display;
 use namegate::policy::rule::Severity;
 use namegate::policy::{Policy, profile};
-use namegate::report::html::{Head, Html};
+use namegate::report::html::{Html, ReportMetadata};
 use namegate::report::{Report, ReportedName, Summary};
 use namegate::source::location::DirectoryPath;
 use namegate_findings::fingerprint::CheckBasis;
@@ -375,7 +375,7 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_without_delay() {
     let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     let mut out = BufWriter::new(File::create(&page).unwrap());
     let mut summary = Summary::of(&policy);
-    let mut report = Html::new(&mut out, Head::default(), |_| None);
+    let mut report = Html::new(&mut out, ReportMetadata::default(), |_| None);
     for number in 0..FINDINGS {
         let name = format!("report {}?.txt", number * 7919 % FINDINGS);
         let mut record = ReportedName::of(&policy, &policy.check(name.as_bytes()));

@@ -17,7 +17,7 @@ use crate::report::counts::{CountBy, CountFormat, CountReport};
 use crate::report::csv::Csv;
 use crate::report::fan::{FaultReport, MultiReport};
 use crate::report::github::Github;
-use crate::report::html::{Glyph, Head, Html};
+use crate::report::html::{Glyph, Html, ReportMetadata};
 use crate::report::json::Json;
 use crate::report::junit::Junit;
 #[cfg(feature = "parquet")]
@@ -156,7 +156,7 @@ impl ReportArgs {
     ///
     /// # Errors
     /// A title without an HTML report; a format that is no text on standard output.
-    pub fn head(&self, writes_html: bool) -> Result<Head, CliError> {
+    pub fn head(&self, writes_html: bool) -> Result<ReportMetadata, CliError> {
         if self.format.format.is_binary() {
             return Err(CliError::new("this format is written to a file or a pipe: -o FILE.parquet"));
         }
@@ -166,11 +166,11 @@ impl ReportArgs {
         // The name that the kernel has for this machine: nobody on the network is asked.
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let title = self.title.as_deref().unwrap_or("File names: namegate report");
-        Ok(Head {
+        Ok(ReportMetadata {
             title: display(title.as_bytes()).to_string(),
             date: timestamp_of_now(),
             host: display(host.trim_end().as_bytes()).to_string(),
-            ..Head::default()
+            ..ReportMetadata::default()
         })
     }
 
@@ -205,7 +205,7 @@ impl ReportArgs {
         out: &'o mut (dyn Write + Send),
         faults: &'o mut (dyn Write + Send),
         layout: Layout,
-        head: &Head,
+        head: &ReportMetadata,
     ) -> Box<dyn Report + 'o> {
         let report = self.format.format.report(out, self.fail_on, layout, head);
         match self.format.format {
@@ -235,7 +235,7 @@ impl ReportFormat {
         out: &'o mut (dyn Write + Send),
         fail_on: FailOn,
         layout: Layout,
-        head: &Head,
+        head: &ReportMetadata,
     ) -> Box<dyn Report + 'o> {
         match self {
             Self::Text => Box::new(Text::new(out, layout)),

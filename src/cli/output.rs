@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::report::baseline::{BaselineWriter, RelativePaths};
 use crate::report::counts::CountBy;
 use crate::report::fan::{FaultReport, SummaryReport};
-use crate::report::html::Head;
+use crate::report::html::ReportMetadata;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report, Summary};
 use anstream::{AutoStream, ColorChoice};
@@ -145,7 +145,7 @@ impl OutputArgs {
         out: &'o mut (dyn Write + Send),
         faults: &'o mut (dyn Write + Send),
         layout: Layout,
-        head: &Head,
+        head: &ReportMetadata,
     ) -> Result<Box<dyn Report + 'o>, CliError> {
         Ok(match (self.quiet, self.summary) {
             (true, _) => Box::new(FaultReport::new(faults)),
@@ -223,7 +223,7 @@ impl Files {
         &mut self,
         fail_on: FailOn,
         layout: Layout,
-        head: &Head,
+        head: &ReportMetadata,
         paths: &RelativePaths,
     ) -> Vec<Box<dyn Report + '_>> {
         let layout = Layout { is_styled: false, ..layout };

@@ -1,4 +1,4 @@
-//! Long work in several threads, in bounded memory: its parts are made one after another, and so are their results taken.
+//! An ordered parallel map in bounded memory.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -7,7 +7,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-/// So many parts more than there are threads are made before the result of the first is taken.
+/// Parts in flight beyond the number of threads.
 const AHEAD: usize = 2;
 
 /// Calls `work` with each part, in at most `jobs` threads, and `take` with the results in the order of the parts. `make_parts` gives

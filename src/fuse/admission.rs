@@ -26,7 +26,7 @@ struct NameAttempt<'a> {
 
 impl ConfiguredServer<'_> {
     /// Checks the name of an entry that `operation` creates in `parent`.
-    pub(super) fn new_name<'n>(
+    pub(super) fn admit_new<'n>(
         &self,
         operation: Op,
         caller: &Caller,
@@ -48,7 +48,7 @@ impl ConfiguredServer<'_> {
         let gate = &self.config.serve.gate;
         // The entry that the client wants to replace is there under exactly this name, so a repair would not replace it.
         if gate.repaired(name.as_bytes()).is_some()
-            && self.tree.stands(parent, &self.present_name(parent, name)?)?
+            && self.tree.exists_exactly(parent, &self.admit_existing(parent, name)?)?
         {
             return self.admit(&self.gate_for_content(), &attempt, name, 0);
         }

@@ -75,7 +75,7 @@ impl Attachment {
     }
 
     /// Unmounts, if the mount is still there. A mount that is in use is only detached.
-    pub(super) fn take_away(&self) {
+    pub(super) fn unmount(&self) {
         if !self.is_there() {
             return;
         }
@@ -132,12 +132,12 @@ impl Attaching {
         root: &OwnedFd,
         options: &Options,
     ) -> io::Result<(Self, OwnedFd)> {
-        let unseen = match geteuid().is_root() {
+        let hidden = match geteuid().is_root() {
             true => HiddenMount::mount(place, source, root, options)?,
             false => None,
         };
-        Ok(match unseen {
-            Some((unseen, requests)) => (Self::HiddenMount(unseen), requests),
+        Ok(match hidden {
+            Some((hidden, requests)) => (Self::HiddenMount(hidden), requests),
             None => {
                 let (attachment, requests) = Attachment::new(place, source, options)?;
                 (Self::Done(attachment), requests)
@@ -160,8 +160,8 @@ impl Attaching {
     pub(super) fn finish(self, session: &MountSession) -> io::Result<Attachment> {
         match self {
             Self::Done(attachment) => Ok(attachment),
-            Self::HiddenMount(unseen) => {
-                let (place, connection) = unseen.attach(session)?;
+            Self::HiddenMount(hidden) => {
+                let (place, connection) = hidden.attach(session)?;
                 Ok(Attachment::for_mounted(&place, connection))
             }
         }
@@ -170,7 +170,7 @@ impl Attaching {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.take_away();
+        self.unmount();
     }
 }
 

@@ -15,7 +15,7 @@ use crate::state::{BackingRecord, SurvivalState};
 use crate::sys::fuse::{close_backing, open_backing};
 use crate::sys::release;
 use crate::telemetry::metrics::Metrics;
-use crate::wire::Granted;
+use crate::wire::Negotiated;
 use crate::wire::abi::{fopen, init};
 
 /// A backing file that is registered with the kernel, until this is dropped.
@@ -127,13 +127,13 @@ impl Backing {
     }
 
     /// Records what was agreed on with the kernel: whether passthrough is used, and whether the server keeps locks.
-    pub(super) fn agreed(&self, granted: Granted) {
+    pub(super) fn set_negotiated(&self, negotiated: Negotiated) {
         /// What kernels offer that remove pages from their cache before and after a write around it: Linux 6.19, and 6.18 with the
         /// updates of January 2026. With an earlier one, a page that is read during the write can stay in the cache.
         const COHERENT: u32 = 45;
-        let is_coherent = granted.minor >= COHERENT && release::running() >= Some((6, 18, 10));
-        self.is_offered.store(granted.has(init::PASSTHROUGH), Ordering::Relaxed);
-        let has_locks = granted.flags & (init::POSIX_LOCKS | init::FLOCK_LOCKS) != 0;
+        let is_coherent = negotiated.minor >= COHERENT && release::running() >= Some((6, 18, 10));
+        self.is_offered.store(negotiated.has(init::PASSTHROUGH), Ordering::Relaxed);
+        let has_locks = negotiated.flags & (init::POSIX_LOCKS | init::FLOCK_LOCKS) != 0;
         self.has_locks.store(has_locks, Ordering::Relaxed);
         self.has_direct_writes.store(is_coherent, Ordering::Relaxed);
     }

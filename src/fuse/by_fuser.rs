@@ -26,19 +26,19 @@ use super::reroot::node;
 use super::translate::{attributes, bare, file_type_of_entry, requested_time};
 use crate::passthrough::{Caller, Changes, CopyRange, Fh, OpenNode};
 use crate::sys::fuse::{answer_create, answer_open};
-use crate::wire::{Granted, Wishes};
+use crate::wire::{InitRequest, Negotiated};
 
 /// Serves requests that `fuser` reads.
 #[derive(Debug)]
 pub(super) struct FuserService {
     core: Arc<RequestCore>,
-    wishes: Wishes,
+    wanted: InitRequest,
 }
 
 impl FuserService {
-    /// Serves requests by `core`; `wishes` is what is requested from the kernel.
-    pub(super) fn new(core: Arc<RequestCore>, wishes: Wishes) -> Self {
-        Self { core, wishes }
+    /// Serves requests by `core`; `wanted` is what is requested from the kernel.
+    pub(super) fn new(core: Arc<RequestCore>, wanted: InitRequest) -> Self {
+        Self { core, wanted }
     }
 }
 
@@ -56,15 +56,14 @@ fn fh(handle: FileHandle) -> Fh {
 
 impl Filesystem for FuserService {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wishes = &self.wishes;
-        let wanted = InitFlags::from_bits_retain(wishes.flags);
-        let flags = wanted & config.capabilities();
+        let wanted = &self.wanted;
+        let flags = InitFlags::from_bits_retain(wanted.flags) & config.capabilities();
         // The nearest supported value is good enough.
         let _ = config.add_capabilities(flags);
-        let _ = config.set_max_write(wishes.max_transfer);
-        let _ = config.set_max_background(wishes.max_background);
+        let _ = config.set_max_write(wanted.max_transfer);
+        let _ = config.set_max_background(wanted.max_background);
         let _ = config.set_max_stack_depth(flags.contains(InitFlags::FUSE_PASSTHROUGH).into());
-        self.core.agreed(Granted { minor: config.kernel_abi().1, flags: flags.bits() }, wishes);
+        self.core.set_negotiated(Negotiated { minor: config.kernel_abi().1, flags: flags.bits() }, wanted);
         Ok(())
     }
 

@@ -229,7 +229,7 @@ impl Responder for Reply {
         Self::error(self, errno);
     }
 
-    fn ticket(&self) -> Option<u64> {
+    fn interrupt_id(&self) -> Option<u64> {
         Some(self.unique())
     }
 }

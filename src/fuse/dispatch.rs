@@ -30,7 +30,7 @@ use crate::passthrough::NodeId;
 use crate::state::{SurvivalState, journal};
 use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
 use crate::wire::abi::init;
-use crate::wire::{Granted, Wishes};
+use crate::wire::{InitRequest, Negotiated};
 use crate::workers::{
     Domain, Lane, Load, PoolLimits, RequestInProgress, RequestTurn, SlowRequests, Workers, regular_readers,
 };
@@ -45,7 +45,7 @@ pub(super) struct Weight {
     /// Its load, if it always goes to the pool.
     load: Option<Load>,
     /// The number by which it can be interrupted.
-    ticket: Option<u64>,
+    interrupt_id: Option<u64>,
 }
 
 impl Weight {
@@ -57,7 +57,7 @@ impl Weight {
     /// The same weight for a request that fails with EINTR if its client gets a signal: without it, such a client waits for the reply
     /// even if it was killed. `reply` is the reply to the request.
     pub(super) fn interruptible(self, reply: &impl Responder) -> Self {
-        Self { ticket: reply.ticket(), ..self }
+        Self { interrupt_id: reply.interrupt_id(), ..self }
     }
 
     /// The same weight with this load if `takes_long`.
@@ -128,19 +128,19 @@ impl RequestCore {
         })
     }
 
-    /// Records what was agreed on with the kernel, which was asked for `wishes`.
-    pub(super) fn agreed(&self, granted: Granted, wishes: &Wishes) {
-        let wanted = wishes.flags & !init::PASSTHROUGH;
-        for (name, flag) in init::ALL.iter().filter(|(_, flag)| wanted & flag != 0 && !granted.has(*flag)) {
+    /// Records what was agreed on with the kernel, which was asked for `wanted`.
+    pub(super) fn set_negotiated(&self, negotiated: Negotiated, wanted: &InitRequest) {
+        let flags = wanted.flags & !init::PASSTHROUGH;
+        for (name, flag) in init::ALL.iter().filter(|(_, flag)| flags & flag != 0 && !negotiated.has(*flag)) {
             log::info!("this kernel does not offer {name} ({flag:#x})");
         }
-        if !granted.has(init::PASSTHROUGH) && wishes.flags & init::PASSTHROUGH != 0 {
+        if !negotiated.has(init::PASSTHROUGH) && wanted.flags & init::PASSTHROUGH != 0 {
             log::warn!("file contents go through this process: this kernel does not take them over");
         }
-        if granted.has(init::ALLOW_IDMAP) {
+        if negotiated.has(init::ALLOW_IDMAP) {
             self.server.tree.allow_idmap();
         }
-        self.backing.agreed(granted);
+        self.backing.set_negotiated(negotiated);
     }
 
     /// Each thread gets requests that no other thread gets, from now on.
@@ -157,7 +157,7 @@ impl RequestCore {
     /// The weight of a request for this node.
     pub(super) fn on(&self, node: NodeId) -> Weight {
         let domain = self.server.tree.mount(node).map_or(Domain::Own, Domain::Other);
-        Weight { domain, load: None, ticket: None }
+        Weight { domain, load: None, interrupt_id: None }
     }
 
     /// The weight of a request for both nodes.
@@ -190,7 +190,7 @@ impl RequestCore {
         let turn = self.workers.begin(op as u8);
         let timing = self.metrics.begin(op);
         let lane = self.lane(op, user, weight, timing.begun());
-        ReceivedRequest { core: self, user, turn, timing, lane, ticket: weight.ticket }
+        ReceivedRequest { core: self, user, turn, timing, lane, interrupt_id: weight.interrupt_id }
     }
 
     /// Runs `job` for a request of `user`, in this thread or in the pool.
@@ -210,7 +210,7 @@ impl RequestCore {
     pub(super) fn submit(
         self: &Arc<Self>,
         (op, lane, begun): (Op, Lane, Instant),
-        ticket: Option<u64>,
+        interrupt_id: Option<u64>,
         bytes: usize,
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
@@ -220,22 +220,22 @@ impl RequestCore {
             Err(error) => return log::error!("{}: the request fails: {error}", op.name()),
         };
         let core = self.clone();
-        self.workers.submit_with(ticket, lane, op as u8, bytes, move || {
-            let _attending = entry.map(journal::attend);
+        self.workers.submit_with(interrupt_id, lane, op as u8, bytes, move || {
+            let _current = entry.map(journal::set_current);
             let resumed = Instant::now();
             job(&RequestContext::resumed(&core, core.metrics.resume(op, begun), lane));
             core.learn(op, lane.user, resumed);
         });
     }
 
-    /// Interrupts the request with this ticket, if it waits for a lock or the pool serves it.
-    pub(super) fn interrupt(&self, ticket: u64) {
-        self.lock_waiters.interrupt(ticket, || self.workers.interrupt(ticket));
+    /// Interrupts the request with this interrupt id, if it waits for a lock or the pool serves it.
+    pub(super) fn interrupt(&self, interrupt_id: u64) {
+        self.lock_waiters.interrupt(interrupt_id, || self.workers.interrupt(interrupt_id));
     }
 
-    /// Whether the request with this ticket, which the pool does not serve, was interrupted before.
-    pub(super) fn was_interrupted(&self, ticket: u64) -> bool {
-        self.workers.was_interrupted(ticket)
+    /// Whether the request with this interrupt id, which the pool does not serve, was interrupted before.
+    pub(super) fn was_interrupted(&self, interrupt_id: u64) -> bool {
+        self.workers.was_interrupted(interrupt_id)
     }
 
     /// Drops a value in the pool, because that may take long.
@@ -284,7 +284,7 @@ pub(super) struct ReceivedRequest<'a> {
     timing: Timing<'a>,
     /// The lane of the pool that serves it; `None` for the current thread.
     pub(super) lane: Option<Lane>,
-    ticket: Option<u64>,
+    interrupt_id: Option<u64>,
 }
 
 impl ReceivedRequest<'_> {
@@ -316,8 +316,8 @@ impl ReceivedRequest<'_> {
         bytes: usize,
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
-        let Self { core, turn, timing, ticket, .. } = self;
-        core.submit((timing.op(), lane, timing.hand_on()), ticket, bytes, job);
+        let Self { core, turn, timing, interrupt_id, .. } = self;
+        core.submit((timing.op(), lane, timing.hand_on()), interrupt_id, bytes, job);
         drop((timing, turn));
         core.rest();
     }

@@ -66,12 +66,12 @@ impl RequestContext<'_> {
             let mut is_near = true;
             let tree = &self.core.server.tree;
             let mut look_up = |name| {
-                let found = match tree.lookup_within(Reach::Near, dir, name) {
+                let found = match tree.lookup_within(Reach::SameMountOnly, dir, name) {
                     // A listing must not wait for another file system that does not answer; only access to that file system
                     // may.
                     Err(ELSEWHERE) => {
                         is_near = false;
-                        tree.glance(dir, name)?
+                        tree.lookup_cached(dir, name)?
                     }
                     found => found?,
                 };

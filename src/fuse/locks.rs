@@ -30,7 +30,7 @@ pub(super) struct LockRequest {
 
 /// A client that waits for a lock.
 struct LockWaiter {
-    ticket: Option<u64>,
+    interrupt_id: Option<u64>,
     request: LockRequest,
     finish: Box<dyn FnOnce(nix::Result<()>) + Send>,
     since: Instant,
@@ -72,7 +72,7 @@ impl LockWaiters {
     fn add(&self, server: &Arc<Server>, waiter: LockWaiter, was_interrupted: impl FnOnce(u64) -> bool) {
         let mut state = self.0.0.lock();
         // Under the lock under which an interrupt looks for the waiter.
-        if waiter.ticket.is_some_and(was_interrupted) {
+        if waiter.interrupt_id.is_some_and(was_interrupted) {
             drop(state);
             return (waiter.finish)(Err(Errno::EINTR));
         }
@@ -105,13 +105,13 @@ impl LockWaiters {
     }
 
     /// Ends the waiting of a client. If it is not known here, calls `otherwise`.
-    pub(super) fn interrupt(&self, ticket: u64, otherwise: impl FnOnce()) {
+    pub(super) fn interrupt(&self, interrupt_id: u64, otherwise: impl FnOnce()) {
         let mut state = self.0.0.lock();
-        if state.tried == Some(ticket) {
+        if state.tried == Some(interrupt_id) {
             state.was_interrupted = true;
             return;
         }
-        let place = state.waiters.iter().position(|waiter| waiter.ticket == Some(ticket));
+        let place = state.waiters.iter().position(|waiter| waiter.interrupt_id == Some(interrupt_id));
         match place.and_then(|place| state.waiters.remove(place)) {
             None => otherwise(),
             Some(waiter) => {
@@ -140,7 +140,7 @@ fn try_again(server: &Weak<Server>, (state, called): &(Mutex<WaitState>, Condvar
         state.is_due = false;
         for _ in 0..state.waiters.len() {
             let Some(waiter) = state.waiters.pop_front() else { break };
-            (state.tried, state.was_interrupted) = (waiter.ticket, false);
+            (state.tried, state.was_interrupted) = (waiter.interrupt_id, false);
             let LockRequest { fh, owner, range, .. } = waiter.request;
             let result = parking_lot::MutexGuard::unlocked(&mut state, || match server.upgrade() {
                 Some(server) => server.tree.lock(fh, owner, range),
@@ -189,13 +189,14 @@ impl RequestCore {
             let core = serving.core;
             match core.server.tree.lock(fh, owner, range) {
                 Err(Errno::EAGAIN) if waits => {
-                    let ticket = reply.ticket();
+                    let interrupt_id = reply.interrupt_id();
                     let finish = Box::new(move |result| match result {
                         Ok(()) => reply.respond(()),
                         Err(errno) => reply.error(errno),
                     });
-                    let waiter = LockWaiter { ticket, request, finish, since: Instant::now() };
-                    core.lock_waiters.add(&core.server, waiter, |ticket| core.was_interrupted(ticket));
+                    let waiter = LockWaiter { interrupt_id, request, finish, since: Instant::now() };
+                    core.lock_waiters
+                        .add(&core.server, waiter, |interrupt_id| core.was_interrupted(interrupt_id));
                 }
                 result => {
                     let frees = result.is_ok() && range.kind != libc::F_WRLCK;

@@ -55,7 +55,7 @@ use crate::settings::LockKeeping;
 use crate::state::SurvivalState;
 use crate::sys::process::page_size;
 use crate::wire::abi::init;
-use crate::wire::{Device, Wishes};
+use crate::wire::{Device, InitRequest};
 
 /// The state of a mount that the previous program of this process has left.
 ///
@@ -81,14 +81,14 @@ pub fn new_state() -> std::io::Result<&'static SurvivalState> {
 
 /// The capabilities requested from the kernel for a mount with `options`, whatever the transport. Those that the kernel does not offer
 /// are not used.
-fn wishes(options: &Options) -> Wishes {
+fn wanted(options: &Options) -> InitRequest {
     let passthrough = if options.passthrough { init::PASSTHROUGH } else { 0 };
     let idmap = if options.idmap { init::ALLOW_IDMAP } else { 0 };
     let locks = match options.locks {
         LockKeeping::Kernel => 0,
         LockKeeping::Backing => init::POSIX_LOCKS | init::FLOCK_LOCKS,
     };
-    Wishes {
+    InitRequest {
         flags: passthrough
             | locks
             | idmap

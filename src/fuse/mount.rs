@@ -176,8 +176,8 @@ pub fn resume(
     umask(Mode::empty());
     open_files::raise_limit();
     let root = inherited.take(state.root()).ok_or_else(|| Error::Serving(Errno::EBADF.into()))?;
-    let outstanding = state.outstanding().map_err(Error::Serving)?;
-    let unfinished = outstanding.iter().filter(|request| !request.entry.is_done());
+    let in_flight = state.in_flight().map_err(Error::Serving)?;
+    let unfinished = in_flight.iter().filter(|request| !request.entry.is_done());
     let unfinished: HashSet<u64> = unfinished.map(|request| request.entry.unique()).collect();
     let (place, device) = state.place();
     let key = state.export_key().map(HandleKey);
@@ -196,9 +196,9 @@ pub fn resume(
     let _ = core.root_number.set(state.root_number());
     let watch = SourceWatch::resume(core.server.tree.root(), &place, core.server.tree.is_remote());
     let _ = core.source.set(watch.map_err(Error::Serving)?);
-    let left = outstanding.len();
+    let left = in_flight.len();
     let (session, connection) =
-        MountSession::resume(&core, state, inherited, outstanding).map_err(Error::Serving)?;
+        MountSession::resume(&core, state, inherited, in_flight).map_err(Error::Serving)?;
     let attachment = Attachment::resume(&place, device, connection);
     server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
     core.backing.register_with(attachment.device().map_err(Error::Serving)?);

@@ -18,7 +18,7 @@ use super::reroot::numbers;
 use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::MountSession;
-use crate::sys::process::take_away;
+use crate::sys::process::replace_descriptors;
 use crate::telemetry::metrics::Op;
 use crate::wire::StopReading;
 use crate::workers::RequestInProgress;
@@ -149,7 +149,7 @@ impl Mounted {
 /// this process are stuck.
 fn hang_up() {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null");
-    if let Err(error) = null.and_then(|null| take_away(Path::new("/dev/fuse"), &null.into())) {
+    if let Err(error) = null.and_then(|null| replace_descriptors(Path::new("/dev/fuse"), &null.into())) {
         log::warn!("clients of the mount may have to wait: {error}");
     }
 }
@@ -218,7 +218,7 @@ impl Handle {
     /// Unmounts. A mount in use is only detached: open files are still served until they are closed.
     pub fn unmount(&self) {
         if let Some(attachment) = self.attachment.upgrade() {
-            attachment.take_away();
+            attachment.unmount();
         }
     }
 

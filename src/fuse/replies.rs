@@ -16,7 +16,7 @@ pub(super) trait Responder: Send + 'static {
     fn error(self, errno: Errno);
 
     /// The number by which the kernel asks to interrupt the request, if the transport passes that on.
-    fn ticket(&self) -> Option<u64> {
+    fn interrupt_id(&self) -> Option<u64> {
         None
     }
 }

@@ -51,7 +51,7 @@ impl<'a> RequestContext<'a> {
     /// The reach of lookups here. A lookup that may get stuck on another mount must not block a lane for the source itself.
     pub(super) fn reach(&self) -> Reach {
         match self.domain {
-            None | Some(Domain::Own) => Reach::Near,
+            None | Some(Domain::Own) => Reach::SameMountOnly,
             Some(Domain::Other(_)) => Reach::Any,
         }
     }

@@ -186,7 +186,7 @@ impl ConfiguredServer<'_> {
     }
 
     /// Checks a name that refers to an entry and creates none.
-    pub(super) fn present_name<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
+    pub(super) fn admit_existing<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<Admitted<'n>> {
         if self.config.serve.gate.is_shortened(name) {
             return self.shortened_name(parent, name);
         }
@@ -207,7 +207,7 @@ impl ConfiguredServer<'_> {
     }
 
     pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
-        let name = self.present_name(parent, name)?;
+        let name = self.admit_existing(parent, name)?;
         Ok(self.tree.lookup_equivalent(self.config.equivalence.as_ref(), reach, parent, &name)?)
     }
 
@@ -218,7 +218,7 @@ impl ConfiguredServer<'_> {
         name: &OsStr,
         mode: u32,
     ) -> Result<LookupEntry> {
-        let name = self.new_name(Op::Mkdir, caller, parent, name)?;
+        let name = self.admit_new(Op::Mkdir, caller, parent, name)?;
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.mkdir(caller, parent, name, mode)
         })?)
@@ -232,7 +232,7 @@ impl ConfiguredServer<'_> {
         mode: u32,
         rdev: u32,
     ) -> Result<LookupEntry> {
-        let name = self.new_name(Op::Mknod, caller, parent, name)?;
+        let name = self.admit_new(Op::Mknod, caller, parent, name)?;
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.mknod(caller, parent, name, mode, rdev)
         })?)
@@ -246,7 +246,7 @@ impl ConfiguredServer<'_> {
         target: &OsStr,
     ) -> Result<LookupEntry> {
         self.check_target(caller, parent, name, target)?;
-        let name = self.new_name(Op::Symlink, caller, parent, name)?;
+        let name = self.admit_new(Op::Symlink, caller, parent, name)?;
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.symlink(caller, parent, name, target)
         })?)
@@ -259,7 +259,7 @@ impl ConfiguredServer<'_> {
         parent: NodeId,
         name: &OsStr,
     ) -> Result<LookupEntry> {
-        let name = self.new_name(Op::Link, caller, parent, name)?;
+        let name = self.admit_new(Op::Link, caller, parent, name)?;
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.link(caller, node, parent, name)
         })?)
@@ -273,20 +273,20 @@ impl ConfiguredServer<'_> {
         mode: u32,
         flags: i32,
     ) -> Result<(LookupEntry, Fh)> {
-        let name = self.new_name(Op::Create, caller, parent, name)?;
+        let name = self.admit_new(Op::Create, caller, parent, name)?;
         let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, create)?)
     }
 
     pub(super) fn do_unlink(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
-        let name = self.present_name(parent, name)?;
+        let name = self.admit_existing(parent, name)?;
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
             self.tree.unlink(uid, parent, name)
         })?)
     }
 
     pub(super) fn do_rmdir(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
-        let present = self.present_name(parent, name)?;
+        let present = self.admit_existing(parent, name)?;
         let result =
             self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &present, |name| {
                 self.tree.rmdir(uid, parent, name)
@@ -308,17 +308,17 @@ impl ConfiguredServer<'_> {
         flags: u32,
     ) -> Result<()> {
         if self.config.equivalence.is_some() {
-            self.let_go((parent, name), (new_parent, new_name), flags)?;
+            self.delay_first_rename((parent, name), (new_parent, new_name), flags)?;
         }
         let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
         if leaves_whiteout {
             // The whiteout is a new entry under the old name.
-            self.new_name(Op::Rename, caller, parent, name)?;
+            self.admit_new(Op::Rename, caller, parent, name)?;
         }
-        let name = self.present_name(parent, name)?;
+        let name = self.admit_existing(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
             0 => self.new_name_of_rename(caller, new_parent, new_name)?,
-            _ => self.present_name(new_parent, new_name)?,
+            _ => self.admit_existing(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_equivalent(
             self.config.equivalence.as_ref(),
@@ -338,7 +338,7 @@ impl ConfiguredServer<'_> {
     ///
     /// # Errors
     /// ESTALE: the kernel then looks up both names again and repeats the rename.
-    fn let_go(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
+    fn delay_first_rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
         let is_ambiguous = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
         // The next rename from a name in `leaving` is not delayed, so no cached entry must come to such a name either.
         let is_never_cached =
@@ -351,7 +351,7 @@ impl ConfiguredServer<'_> {
         } else {
             return Ok(());
         };
-        match self.leaving.let_go(leaving) {
+        match self.leaving.delay_first_rename(leaving) {
             true => Ok(()),
             false => Err(Errno::ESTALE.into()),
         }

@@ -10,14 +10,14 @@ use super::by_fuser::FuserService;
 use super::by_wire::WireService;
 use super::dispatch::RequestCore;
 use super::options::Options;
-use super::{RING_TRANSFER, wishes};
+use super::{RING_TRANSFER, wanted};
 use crate::settings::Transport;
 use crate::state::SurvivalState;
-use crate::state::journal::Outstanding;
+use crate::state::journal::InFlight;
 use crate::sys::inherited::Inherited;
 use crate::wire::abi::init;
-use crate::wire::{self, Rings, Service, StopReading, Wishes, ring};
-use crate::workers::{Roster, regular_readers};
+use crate::wire::{self, InitRequest, Rings, Service, StopReading, ring};
+use crate::workers::{ReaderThreads, regular_readers};
 
 /// A connection after INIT, over which requests come.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) fn start_rings(options: &Options) -> io::Result<Option<Rings>> {
 
 /// Reserve threads read requests only while other threads are stuck.
 fn readers() -> usize {
-    regular_readers() + Roster::RESERVE
+    regular_readers() + ReaderThreads::RESERVE
 }
 
 impl MountSession {
@@ -61,15 +61,15 @@ impl MountSession {
         rings: Option<Rings>,
     ) -> io::Result<Self> {
         let state = options.state;
-        let wishes = wishes(options);
+        let wanted = wanted(options);
         match options.transport {
             Transport::Auto | Transport::Dev | Transport::Uring => {
-                let max_transfer = if rings.is_some() { RING_TRANSFER } else { wishes.max_transfer };
+                let max_transfer = if rings.is_some() { RING_TRANSFER } else { wanted.max_transfer };
                 // What `fuser` does not pass on.
-                let flags = wishes.flags | init::CREATE_SUPP_GROUP | init::EXPORT_SUPPORT;
-                let wishes = Wishes { flags, max_transfer, ..wishes };
-                let session = wire::Session::begin(requests, &wishes, state, rings)?;
-                core.agreed(session.granted(), &wishes);
+                let flags = wanted.flags | init::CREATE_SUPP_GROUP | init::EXPORT_SUPPORT;
+                let wanted = InitRequest { flags, max_transfer, ..wanted };
+                let session = wire::Session::begin(requests, &wanted, state, rings)?;
+                core.set_negotiated(session.negotiated(), &wanted);
                 if session.has_rings() {
                     core.use_rings();
                 }
@@ -80,7 +80,7 @@ impl MountSession {
                 config.acl = if options.is_for_all() { SessionACL::All } else { SessionACL::Owner };
                 config.n_threads = Some(readers());
                 config.clone_fd = true;
-                let service = FuserService::new(core.clone(), wishes);
+                let service = FuserService::new(core.clone(), wanted);
                 let session = fuser::Session::from_fd(service, requests, config.acl, config)?;
                 Ok(Self::Fuser(Box::new(session)))
             }
@@ -95,14 +95,14 @@ impl MountSession {
         core: &Arc<RequestCore>,
         state: &'static SurvivalState,
         inherited: &Inherited,
-        outstanding: Vec<Outstanding>,
+        in_flight: Vec<InFlight>,
     ) -> io::Result<(Self, OwnedFd)> {
-        let session = wire::Session::resume(state, inherited, outstanding)?;
-        let granted = session.granted();
+        let session = wire::Session::resume(state, inherited, in_flight)?;
+        let negotiated = session.negotiated();
         // What is not in use was logged by the first server.
-        core.agreed(
-            granted,
-            &Wishes { flags: granted.flags, max_transfer: 0, max_background: 0, page_size: 0 },
+        core.set_negotiated(
+            negotiated,
+            &InitRequest { flags: negotiated.flags, max_transfer: 0, max_background: 0, page_size: 0 },
         );
         let connection = session.connection()?;
         Ok((Self::Dev(session, core.clone()), connection))

@@ -68,7 +68,7 @@ impl PendingRenames {
     }
 
     /// Whether the entry may be renamed now: not at the first request.
-    pub(super) fn let_go(&self, (parent, name): (NodeId, &OsStr)) -> bool {
+    pub(super) fn delay_first_rename(&self, (parent, name): (NodeId, &OsStr)) -> bool {
         let mut names = self.names.lock();
         let came = self.came.fetch_add(1, Ordering::AcqRel);
         let name = (parent, name.to_owned());
@@ -105,16 +105,16 @@ mod tests {
         let leaving = PendingRenames::default();
         let root = NodeId::ROOT;
         assert!(!leaving.contains(root, OsStr::new("a")));
-        assert!(!leaving.let_go((root, OsStr::new("a"))));
+        assert!(!leaving.delay_first_rename((root, OsStr::new("a"))));
         assert!(leaving.contains(root, OsStr::new("a")) && !leaving.contains(NodeId(2), OsStr::new("a")));
         for _ in 0..2 {
-            assert!(leaving.let_go((root, OsStr::new("a"))));
+            assert!(leaving.delay_first_rename((root, OsStr::new("a"))));
         }
         for i in 0..PendingRenames::MOST - 1 {
-            assert!(!leaving.let_go((root, OsStr::new(&i.to_string()))));
+            assert!(!leaving.delay_first_rename((root, OsStr::new(&i.to_string()))));
         }
         assert!(leaving.contains(root, OsStr::new("a")));
-        assert!(!leaving.let_go((root, OsStr::new("one too many"))));
+        assert!(!leaving.delay_first_rename((root, OsStr::new("one too many"))));
         assert!(!leaving.contains(root, OsStr::new("a")), "the oldest is asked for anew");
         assert_eq!(leaving.names.lock().len(), PendingRenames::MOST);
     }

@@ -9,7 +9,7 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
 use super::file::{OpenFile, opened_as};
-use super::successor::{has_created, has_linked};
+use super::successor::{begin_or_recover_create, begin_or_recover_link};
 use super::{Caller, Fh, LookupEntry, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::open::{again, beneath, path_of};
@@ -38,7 +38,7 @@ impl Passthrough {
     ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
-        if !has_created(&dir, name, caller) {
+        if !begin_or_recover_create(&dir, name, caller) {
             let make = || mkdirat(&*dir, name.as_os_str(), permissions(mode));
             self.as_caller(caller, groups_matter(mode), make)?;
         }
@@ -60,7 +60,7 @@ impl Passthrough {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
         let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
-        if !has_created(&dir, name, caller) {
+        if !begin_or_recover_create(&dir, name, caller) {
             self.as_caller(caller, groups_matter(mode), || {
                 mknodat(&*dir, name.as_os_str(), kind, permissions(mode), device(rdev))
             })?;
@@ -81,7 +81,7 @@ impl Passthrough {
     ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
-        if !has_created(&dir, name, caller) {
+        if !begin_or_recover_create(&dir, name, caller) {
             self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
         }
         self.lookup_in(&*dir, name)
@@ -101,7 +101,7 @@ impl Passthrough {
         let (file, dir) = (self.fd(node)?, self.fd(parent)?);
         // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; linkat(2) documents this alternative.
         let path = path_of(&*file);
-        if !has_linked(&dir, name, &file) {
+        if !begin_or_recover_link(&dir, name, &file) {
             self.charged_to(caller, || {
                 linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)
             })?;
@@ -155,7 +155,7 @@ impl Passthrough {
             let exclusive = opened_as(flags) | OFlag::O_CREAT | OFlag::O_EXCL;
             self.nodes.with_room(|| beneath(&*dir, name.as_os_str(), exclusive, permissions(mode)))
         };
-        if has_created(&dir, name, caller) {
+        if begin_or_recover_create(&dir, name, caller) {
             let held = self.hold(&*dir, name)?;
             // By its mode, the one who has created it might not be allowed to open it again.
             let file = self.nodes.with_room(|| again(&held, opened_as(flags)))?;

@@ -145,12 +145,12 @@ impl NodeDescriptors {
 }
 
 /// The owner of a spare descriptor.
-pub(super) trait Spare: Debug + Send + Sync {
+pub(super) trait CachedFd: Debug + Send + Sync {
     /// Closes the descriptor, unless it is in use, needed after all, or gone.
     fn give_up(&self);
 }
 
-impl Spare for TrackedNode {
+impl CachedFd for TrackedNode {
     fn give_up(&self) {
         // A locked one is being opened, perhaps by this thread.
         let _closed_behind_the_lock = match self.opened.try_lock() {
@@ -164,7 +164,7 @@ impl Spare for TrackedNode {
 #[derive(Debug)]
 pub(super) struct Spares {
     /// Oldest first.
-    queue: Mutex<VecDeque<Weak<dyn Spare>>>,
+    queue: Mutex<VecDeque<Weak<dyn CachedFd>>>,
     most: usize,
     budget: Arc<Budget>,
 }
@@ -175,7 +175,7 @@ impl Spares {
     }
 
     /// Adds an owner whose descriptor may stay open for now.
-    pub(super) fn keep(&self, spare: Weak<dyn Spare>) {
+    pub(super) fn keep(&self, spare: Weak<dyn CachedFd>) {
         self.queue.lock().push_back(spare);
         self.trim();
     }

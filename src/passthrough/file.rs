@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::budget::DescriptorShare;
 use super::cached_version::CachedVersion;
 use super::credentials::{Acting, RequestThread};
-use super::descriptors::{Spare, Stay};
+use super::descriptors::{CachedFd, Stay};
 use super::node::{TrackedNode, is_large};
 use super::remove::renames_removed;
 use super::{Caller, Fh, NodeId, Passthrough, Result};
@@ -166,7 +166,7 @@ impl OpenFile {
     }
 }
 
-impl Spare for OpenFile {
+impl CachedFd for OpenFile {
     fn give_up(&self) {
         let _closed_behind_the_lock = match self.backing.try_lock() {
             Some(mut backing) if backing.share.is_none() => {

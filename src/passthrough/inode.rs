@@ -48,12 +48,12 @@ impl Forgotten {
 pub enum Reach {
     /// Only the mount of the source. A lookup of a name on another mount fails with [`ELSEWHERE`], because that file system may not
     /// answer.
-    Near,
+    SameMountOnly,
     /// All mounts.
     Any,
 }
 
-/// Error of a lookup within [`Reach::Near`] for a name on another mount. No file system returns this errno for a name.
+/// Error of a lookup within [`Reach::SameMountOnly`] for a name on another mount. No file system returns this errno for a name.
 pub const ELSEWHERE: Errno = Errno::EREMOTE;
 
 #[derive(Debug)]
@@ -218,7 +218,7 @@ impl NodeTable {
         let handle = match handle::at(&dir, name) {
             Ok((handle, its_mount)) if its_mount == *mount => handle,
             Err(Errno::ENOENT) => return Err(Errno::ENOENT),
-            Ok(_) if reach == Reach::Near => return Err(ELSEWHERE),
+            Ok(_) if reach == Reach::SameMountOnly => return Err(ELSEWHERE),
             Ok(_) | Err(_) => return Ok(None),
         };
         let stat = fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;

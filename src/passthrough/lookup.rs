@@ -31,7 +31,7 @@ impl Passthrough {
     ///
     /// # Errors
     /// As for a lookup.
-    pub fn glance(&self, parent: NodeId, name: &Admitted<'_>) -> Result<LookupEntry> {
+    pub fn lookup_cached(&self, parent: NodeId, name: &Admitted<'_>) -> Result<LookupEntry> {
         self.nodes.count_unasked(self.hold(&*self.fd(parent)?, name)?)
     }
 
@@ -44,7 +44,7 @@ impl Passthrough {
             Some(entry) => Ok(entry),
             None => {
                 let held = self.hold(parent, name)?;
-                if reach == Reach::Near && self.nodes.is_elsewhere(&held) {
+                if reach == Reach::SameMountOnly && self.nodes.is_elsewhere(&held) {
                     return Err(ELSEWHERE);
                 }
                 self.nodes.count(held)

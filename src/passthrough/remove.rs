@@ -12,7 +12,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::descriptors::{Descriptor, Stay};
 use super::node::TrackedNode;
-use super::successor::{has_removed, has_renamed};
+use super::successor::{begin_or_recover_remove, begin_or_recover_rename};
 use super::{Caller, NodeId, Passthrough, Result};
 use crate::gate::Admitted;
 use crate::sys::rename::renameat2;
@@ -73,7 +73,7 @@ impl Passthrough {
         flags: u32,
     ) -> Result<()> {
         let (from, to) = (self.fd(parent)?, self.fd(new_parent)?);
-        if has_renamed((&from, name), (&to, new_name), flags) {
+        if begin_or_recover_rename((&from, name), (&to, new_name), flags) {
             return Ok(());
         }
         let replaced = match flags & libc::RENAME_EXCHANGE != 0 {
@@ -89,7 +89,7 @@ impl Passthrough {
 
     fn remove(&self, uid: u32, parent: NodeId, name: &Admitted<'_>, how: UnlinkatFlags) -> Result<()> {
         let dir = self.fd(parent)?;
-        if has_removed(&dir, name) {
+        if begin_or_recover_remove(&dir, name) {
             return Ok(());
         }
         let leaving = self.leaving(&dir, parent, name);

@@ -124,7 +124,7 @@ struct LockedDirectory<'l> {
 }
 
 /// Whether an entry is stored under exactly this name.
-fn stands(dir: impl AsFd, name: &OsStr) -> Result<bool> {
+fn exists_exactly(dir: impl AsFd, name: &OsStr) -> Result<bool> {
     match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         // A key may be too long to be stored although the name itself is not.
@@ -227,7 +227,7 @@ impl LockedDirectory<'_> {
         let key = self.equivalence.key(stored);
         let seen = match key == stored {
             true => Ok(false),
-            false => stands(&*self.fd, stored),
+            false => exists_exactly(&*self.fd, stored),
         };
         match (seen, DirectoryStamp::read(&*self.fd)) {
             (Ok(is_there), Ok(stamp)) => {
@@ -248,10 +248,10 @@ impl LockedDirectory<'_> {
     /// The stored name of the entry that `name` refers to; `None` for `name` itself, whether it exists or not.
     fn stored(&mut self, name: &Admitted<'_>) -> Result<Option<Admitted<'static>>> {
         let (given, key) = (name.as_os_str(), name.key());
-        if !self.equivalence.has_other_spellings(given) || stands(&*self.fd, given)? {
+        if !self.equivalence.has_other_spellings(given) || exists_exactly(&*self.fd, given)? {
             return Ok(None);
         }
-        let stored = match key != given && stands(&*self.fd, key)? {
+        let stored = match key != given && exists_exactly(&*self.fd, key)? {
             true => Some(key.to_owned()),
             false => self.indexed(key)?,
         };
@@ -266,7 +266,7 @@ impl LockedDirectory<'_> {
         {
             match index.first(key) {
                 None => return Ok(None),
-                Some(stored) if stands(&*self.fd, stored)? => return Ok(Some(stored.to_owned())),
+                Some(stored) if exists_exactly(&*self.fd, stored)? => return Ok(Some(stored.to_owned())),
                 // It was removed within the same clock tick as another change.
                 Some(_) => {}
             }
@@ -347,8 +347,8 @@ impl Passthrough {
     ///
     /// # Errors
     /// As fstatat(2).
-    pub fn stands(&self, parent: NodeId, name: &Admitted<'_>) -> Result<bool> {
-        stands(&*self.fd(parent)?, name.as_os_str())
+    pub fn exists_exactly(&self, parent: NodeId, name: &Admitted<'_>) -> Result<bool> {
+        exists_exactly(&*self.fd(parent)?, name.as_os_str())
     }
 
     /// Creates or removes an entry of `parent` by `change`. `change` gets the stored name of the entry that `name` refers to

@@ -37,7 +37,7 @@ fn size_of(file: &File) -> u64 {
 }
 
 /// Whether a predecessor has created the entry `name` for `caller`.
-pub(super) fn has_created(dir: &Descriptor, name: &Admitted<'_>, caller: &Caller) -> bool {
+pub(super) fn begin_or_recover_create(dir: &Descriptor, name: &Admitted<'_>, caller: &Caller) -> bool {
     let Some(earlier) = journal::start(|| [0; 2]) else { return false };
     sys::stat::at(dir, name.as_os_str()).is_ok_and(|stat| {
         // Where the time of birth is not known, that of the last change is no earlier.
@@ -57,7 +57,7 @@ pub(super) fn has_created(dir: &Descriptor, name: &Admitted<'_>, caller: &Caller
 }
 
 /// Whether a predecessor has linked `file` to `name`.
-pub(super) fn has_linked(dir: &Descriptor, name: &Admitted<'_>, file: &Descriptor) -> bool {
+pub(super) fn begin_or_recover_link(dir: &Descriptor, name: &Admitted<'_>, file: &Descriptor) -> bool {
     let earlier = journal::start(|| [ino_of(dir, name), 0]);
     earlier.is_some_and(|earlier| {
         earlier.observed[0] == 0 && fstat(file).is_ok_and(|stat| stat.st_ino == ino_of(dir, name))
@@ -65,13 +65,13 @@ pub(super) fn has_linked(dir: &Descriptor, name: &Admitted<'_>, file: &Descripto
 }
 
 /// Whether a predecessor has removed `name`.
-pub(super) fn has_removed(dir: &Descriptor, name: &Admitted<'_>) -> bool {
+pub(super) fn begin_or_recover_remove(dir: &Descriptor, name: &Admitted<'_>) -> bool {
     let earlier = journal::start(|| [ino_of(dir, name), 0]);
     earlier.is_some_and(|earlier| earlier.observed[0] != 0 && ino_of(dir, name) != earlier.observed[0])
 }
 
 /// Whether a predecessor has renamed an entry.
-pub(super) fn has_renamed(
+pub(super) fn begin_or_recover_rename(
     (from, name): (&Descriptor, &Admitted<'_>),
     (to, new_name): (&Descriptor, &Admitted<'_>),
     flags: u32,

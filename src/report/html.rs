@@ -55,7 +55,7 @@ pub struct Glyph {
 
 /// Information about the run for the head of the page. All of it is escaped for display.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Head {
+pub struct ReportMetadata {
     /// The title.
     pub title: String,
     /// When the run began, as RFC 3339 in UTC.
@@ -74,7 +74,7 @@ pub struct Head {
 /// Writes records as a page.
 pub struct Html<W> {
     out: W,
-    head: Head,
+    head: ReportMetadata,
     index: Arc<RowIndex>,
     has_begun: bool,
     has_elements: bool,
@@ -223,7 +223,7 @@ impl Renderer for HtmlRenderer {
 
 impl<W: Write + Send> Html<W> {
     /// Writes to `out`; `glyph` looks up a code point.
-    pub fn new(out: W, head: Head, glyph: fn(u32) -> Option<Glyph>) -> Self {
+    pub fn new(out: W, head: ReportMetadata, glyph: fn(u32) -> Option<Glyph>) -> Self {
         let index = RowIndex { glyph, is_full: AtomicBool::new(false), entries: Mutex::default() };
         Self {
             out,

@@ -45,7 +45,7 @@ use crate::telemetry::log as log_output;
 /// The exit status of a Rust program that has panicked.
 const PANICKED: i32 = 101;
 
-/// After servers have ended so often without finishing any request, weighed like the blame for requests, there is no other one.
+/// Give up once servers that completed nothing reach this crash score.
 const MOST: u64 = 512;
 
 /// The exit status of a server that has finished its requests for a successor.
@@ -85,7 +85,7 @@ pub(super) fn hold(
     is_confined: bool,
 ) -> Result<HeldServer, ServeError> {
     let impossible = |what: &str, error: &dyn std::fmt::Display| {
-        ServeError::new(format!("cannot {what}, as --survive needs: {error}"))
+        ServeError::new(format!("--survive: cannot {what}: {error}"))
     };
     let place = env::current_exe().and_then(|program| Ok((program, env::current_dir()?)));
     let place = place.map_err(|error| impossible("find the program", &error))?;
@@ -116,9 +116,9 @@ pub(super) fn hold(
     all.thread_block().map_err(|errno| impossible("block signals", &errno.desc()))?;
     let mut own = open_numbers().map_err(|error| impossible("list descriptors", &error))?;
     let mut previous = None;
-    if let Some(LeftState { descriptors, end, blame, .. }) = left {
+    if let Some(LeftState { descriptors, end, crash_score, .. }) = left {
         own.retain(|number| !descriptors.contains(number));
-        state.set_blame(blame);
+        state.set_crash_score(crash_score);
         previous = Some(end.to_owned());
     }
     if let Some(starter) = starter {
@@ -138,7 +138,8 @@ pub(super) fn hold(
                 return server.take_over(&own).map_err(|error| impossible("take over descriptors", &error));
             }
             Ok(ForkResult::Parent { child: server }) => {
-                let Death { cause: mut death, blame, next } = wait(server, &all, end, manager.is_there());
+                let Death { cause: mut death, crash_score, next } =
+                    wait(server, &all, end, manager.is_there());
                 end = if let Next::ToEnd(signal) = next { Some(signal) } else { None };
                 let fail = |why: &str| {
                     if is_detached {
@@ -150,13 +151,13 @@ pub(super) fn hold(
                 if !state.is_serving() {
                     fail(&format!("the server was ended by {death} before it had mounted"));
                 }
-                deaths = if state.progress() == progress { deaths + blame } else { blame };
+                deaths = if state.progress() == progress { deaths + crash_score } else { crash_score };
                 if deaths >= MOST {
                     fail(&format!(
                         "servers end without serving, the last one by {death}: clients of the mount get errors"
                     ));
                 }
-                if deaths > blame {
+                if deaths > crash_score {
                     sleep(Duration::from_millis(deaths.min(10)));
                 }
                 if next == Next::AnotherProcess {
@@ -174,7 +175,7 @@ pub(super) fn hold(
                     let _ = (all.thread_block(), is_detached.then(|| env::set_current_dir("/")));
                     death = format!("an upgrade that failed ({}: {error})", shown(&place.0));
                 }
-                state.set_blame(blame);
+                state.set_crash_score(crash_score);
                 previous = Some(death);
             }
         }
@@ -216,8 +217,8 @@ enum Next {
 /// How a server has ended that another one is to follow.
 struct Death {
     cause: String,
-    /// How much its requests are to blame: nothing if it was to make room.
-    blame: u64,
+    /// How much its end adds to the crash score of its requests: nothing if it was to make room.
+    crash_score: u64,
     next: Next,
 }
 
@@ -253,21 +254,21 @@ fn wait(server: Pid, signals: &SigSet, end: Option<Signal>, may_leave: bool) -> 
             }
         }
         let makes_room = matches!(next, Next::AnotherProgram | Next::AnotherProcess);
-        let (cause, blame) = match waitpid(server, Some(WaitPidFlag::WNOHANG)) {
+        let (cause, crash_score) = match waitpid(server, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, HANDED_OVER)) => ("an upgrade".to_owned(), 0),
             Ok(WaitStatus::Exited(_, PANICKED)) if end.is_none() => ("a panic".to_owned(), CRASHED),
             Ok(WaitStatus::Exited(_, status)) => process::exit(status),
             Ok(WaitStatus::Signaled(_, signal, _)) if end.is_some() => process::exit(128 + signal as i32),
             Ok(WaitStatus::Signaled(..)) if makes_room => ("an upgrade".to_owned(), 0),
             Ok(WaitStatus::Signaled(_, signal, _)) => {
-                let blame = if signal == Signal::SIGKILL { KILLED } else { CRASHED };
-                (signal.to_string(), blame)
+                let crash_score = if signal == Signal::SIGKILL { KILLED } else { CRASHED };
+                (signal.to_string(), crash_score)
             }
             Err(Errno::ECHILD) => process::exit(2),
             _ => continue,
         };
         alarm::cancel();
-        return Death { cause, blame, next };
+        return Death { cause, crash_score, next };
     }
 }
 

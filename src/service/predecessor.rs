@@ -43,8 +43,8 @@ pub(super) struct LeftState {
     pub(super) end: &'static str,
     /// Whether this process was the predecessor, with another program.
     pub(super) is_same_process: bool,
-    /// How much its requests are to blame for that.
-    pub(super) blame: u64,
+    /// What that adds to the crash score of its requests.
+    pub(super) crash_score: u64,
 }
 
 /// The variable for the next program of this process.
@@ -106,7 +106,7 @@ impl Predecessor {
                     descriptors,
                     end: "an upgrade",
                     is_same_process: true,
-                    blame: 0,
+                    crash_score: 0,
                 }));
             }
             Self::Process(stored) => stored,
@@ -126,7 +126,7 @@ impl Predecessor {
                     // Without them, nodes are found by their handles. Their numbers may be those of others by now.
                     state.forget_descriptors(|number| !stored.others.contains(&number));
                     fd_store::forget_taken(manager);
-                    let (end, blame) = match stored.was_left {
+                    let (end, crash_score) = match stored.was_left {
                         true => ("a restart of the service", 0),
                         false => ("the end of all its processes", KILLED),
                     };
@@ -135,7 +135,7 @@ impl Predecessor {
                         descriptors: stored.others,
                         end,
                         is_same_process: false,
-                        blame,
+                        crash_score,
                     }));
                 }
             }

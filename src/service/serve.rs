@@ -102,7 +102,7 @@ fn serve_after(
         if is_detached {
             log_output::to_system();
         }
-        log::warn!("the server was ended by {death}; this one takes over");
+        log::warn!("previous server died ({death}); taking over");
     }
     if let Some(held) = held.as_mut().filter(|_| inherited.is_some()) {
         held.needs_mount = config.keep_settings(&held.state.settings());

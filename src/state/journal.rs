@@ -1,7 +1,7 @@
 //! Journals of requests: what a successor must know to finish a request that was out when the server died.
 //!
 //! Each request has a journal: of the thread that has read it, or, when it goes to the pool, one of its own with a copy of the message.
-//! The thread that serves the request [attends](attend) to its journal; the functions of this module concern the journal to which the
+//! The thread that serves the request [has as its current entry](set_current) its journal; the functions of this module concern the journal to which the
 //! current thread attends, and do nothing without one.
 //!
 //! 1. A thread that changes something calls [`start`] before. That records when it began and what it saw. Called by a successor, it
@@ -25,7 +25,7 @@ pub(super) const ANSWERED: usize = 1;
 /// The request that this journal is for. It is the first word, which says whether a slot is in use.
 const UNIQUE: usize = 0;
 const PHASE: usize = 2;
-const BLAME: usize = 3;
+const CRASH_SCORE: usize = 3;
 const SECONDS: usize = 4;
 const NANOSECONDS: usize = 5;
 const OBSERVED: usize = 6;
@@ -52,11 +52,11 @@ const DONE: u64 = 2;
 /// A reply was sent that is not recorded.
 const SENT: u64 = 3;
 
-/// A request with this much blame is not tried again.
-const MOST_BLAME: u64 = 128;
-/// The blame for the end of a server that has crashed. A request is tried twice again.
+/// A request with this crash score is not tried again.
+const MAX_CRASH_SCORE: u64 = 128;
+/// What the end of a server adds to the score that has crashed. A request is tried twice again.
 pub const CRASHED: u64 = 64;
-/// The blame for the end of a server that was killed: probably by somebody, and for another reason.
+/// What the end of a server adds to the score that was killed: probably by somebody, and for another reason.
 pub const KILLED: u64 = 1;
 
 /// The journal of a request.
@@ -74,7 +74,7 @@ enum Place {
 
 /// What a predecessor recorded before it made a change, or before it died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Earlier {
+pub struct PriorAttempt {
     /// When it began: seconds and nanoseconds, by the clock that sets times of files.
     pub begun: (i64, i64),
     /// What it saw.
@@ -83,7 +83,7 @@ pub struct Earlier {
 
 /// A request that a predecessor has left.
 #[derive(Debug)]
-pub struct Outstanding {
+pub struct InFlight {
     /// Its journal.
     pub entry: JournalEntry,
     /// The thread that has read it; the reply goes to the descriptor of that.
@@ -94,7 +94,7 @@ pub struct Outstanding {
 
 /// How to finish a request that a predecessor has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remedy {
+pub enum Recovery {
     /// Serve it. Before that, subtract one lookup of each of these nodes: the kernel does not know of them.
     Serve(Vec<u64>),
     /// Send this error and these bytes.
@@ -114,16 +114,16 @@ fn with<T>(act: impl FnOnce(&JournalEntry) -> T) -> Option<T> {
 
 /// While this exists, the thread attends to a journal, unless another one has taken over the request.
 #[derive(Debug)]
-pub struct Attending(());
+pub struct CurrentEntry(());
 
 /// Attends to a journal. The request is finished when the returned value is dropped.
 #[must_use]
-pub fn attend(entry: JournalEntry) -> Attending {
+pub fn set_current(entry: JournalEntry) -> CurrentEntry {
     CURRENT.set(Some(entry));
-    Attending(())
+    CurrentEntry(())
 }
 
-impl Drop for Attending {
+impl Drop for CurrentEntry {
     fn drop(&mut self) {
         finish();
     }
@@ -170,10 +170,10 @@ pub fn unique() -> u64 {
 }
 
 /// Records that a change begins, and what `observe` returns. If a predecessor has begun it, returns what that recorded instead.
-pub fn start(observe: impl FnOnce() -> [u64; 2]) -> Option<Earlier> {
+pub fn start(observe: impl FnOnce() -> [u64; 2]) -> Option<PriorAttempt> {
     // `observe` must not find the journal borrowed.
     if with(|entry| entry.get(PHASE))? == STARTED {
-        return with(|entry| Earlier {
+        return with(|entry| PriorAttempt {
             begun: (entry.get(SECONDS).cast_signed(), entry.get(NANOSECONDS).cast_signed()),
             observed: [entry.get(OBSERVED), entry.get(OBSERVED + 1)],
         });
@@ -267,7 +267,7 @@ impl JournalEntry {
 
     fn reset(&self, unique: u64) {
         self.set(UNIQUE, 0);
-        for word in [PHASE, BLAME, ENTERED, FORGOTTEN] {
+        for word in [PHASE, CRASH_SCORE, ENTERED, FORGOTTEN] {
             self.set(word, 0);
         }
         self.set(UNIQUE, unique);
@@ -343,16 +343,16 @@ impl JournalEntry {
     }
 
     /// How to finish the request. To be called once by each successor.
-    pub fn remedy(&self) -> Remedy {
-        let blame = self.get(BLAME).saturating_add(self.state.blame());
-        self.set(BLAME, blame);
+    pub fn recovery(&self) -> Recovery {
+        let crash_score = self.get(CRASH_SCORE).saturating_add(self.state.crash_score());
+        self.set(CRASH_SCORE, crash_score);
         match self.get(PHASE) {
             DONE => {
                 let len = (self.get(REPLY_LEN) as usize).min(REPLY_WORDS * 8);
                 let bytes = load_bytes(&self.words()[REPLY..REPLY + REPLY_WORDS], len);
-                Remedy::Reply((self.get(ERROR) as u32).cast_signed(), bytes)
+                Recovery::Reply((self.get(ERROR) as u32).cast_signed(), bytes)
             }
-            _ if blame >= MOST_BLAME => Remedy::Fail,
+            _ if crash_score >= MAX_CRASH_SCORE => Recovery::Fail,
             phase => {
                 let count = (self.get(ENTERED) as usize).min(JOURNAL_WORDS - NODES);
                 let nodes =
@@ -363,7 +363,7 @@ impl JournalEntry {
                 if phase == SENT {
                     self.set(PHASE, READ);
                 }
-                Remedy::Serve(nodes)
+                Recovery::Serve(nodes)
             }
         }
     }
@@ -402,13 +402,13 @@ impl SurvivalState {
     ///
     /// # Errors
     /// The messages cannot be read.
-    pub fn outstanding(&'static self) -> io::Result<Vec<Outstanding>> {
-        let mut all: Vec<Outstanding> = Vec::new();
+    pub fn in_flight(&'static self) -> io::Result<Vec<InFlight>> {
+        let mut all: Vec<InFlight> = Vec::new();
         for slot in [&self.short, &self.long].into_iter().flat_map(|table| table.take_over()) {
             let (at, room) = self.room(&slot);
             let message = self.memory.read_unmapped(at, (slot.get(MESSAGE_LEN) as usize).min(room))?;
             let reader = slot.get(READER) as usize;
-            all.push(Outstanding {
+            all.push(InFlight {
                 entry: JournalEntry { state: self, place: Place::Pool(slot) },
                 reader,
                 message,
@@ -430,7 +430,7 @@ impl SurvivalState {
             if entry.get(UNIQUE) != unique {
                 entry.reset(unique);
             }
-            all.push(Outstanding { entry, reader, message: self.memory.read_buffer(reader, len)? });
+            all.push(InFlight { entry, reader, message: self.memory.read_buffer(reader, len)? });
         }
         Ok(all)
     }

@@ -55,7 +55,7 @@ mod head {
     pub(super) const ROOT: usize = 5;
     pub(super) const MODE: usize = 6;
     pub(super) const RELOADS: usize = 7;
-    pub(super) const BLAME: usize = 8;
+    pub(super) const CRASH_SCORE: usize = 8;
     pub(super) const LAST_BACKING: usize = 9;
     /// The layout, and a number by which the state is recognized.
     pub(super) const LAYOUT: usize = 10;
@@ -322,13 +322,13 @@ impl SurvivalState {
         self.get(head::RELOADS) != 0
     }
 
-    /// Records how much the requests that were out are to blame for the end of the last server.
-    pub fn set_blame(&self, blame: u64) {
-        self.set(head::BLAME, blame);
+    /// Records what the end of the last server adds to the crash score of the requests in flight.
+    pub fn set_crash_score(&self, crash_score: u64) {
+        self.set(head::CRASH_SCORE, crash_score);
     }
 
-    fn blame(&self) -> u64 {
-        self.get(head::BLAME)
+    fn crash_score(&self) -> u64 {
+        self.get(head::CRASH_SCORE)
     }
 
     /// Records the number under which a backing file was registered last.

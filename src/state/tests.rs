@@ -1,7 +1,7 @@
 use std::mem::forget;
 use std::thread;
 
-use super::journal::{CRASHED, Earlier, JournalEntry, KILLED, Outstanding, Remedy};
+use super::journal::{CRASHED, InFlight, JournalEntry, KILLED, PriorAttempt, Recovery};
 use super::*;
 
 const BUFFER: usize = 1 << 16;
@@ -22,18 +22,18 @@ fn dies(work: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(work).join().unwrap());
 }
 
-fn begin(state: &'static SurvivalState, reader: usize, unique: u64) -> journal::Attending {
-    journal::attend(JournalEntry::begin(state, reader, unique, 0))
+fn begin(state: &'static SurvivalState, reader: usize, unique: u64) -> journal::CurrentEntry {
+    journal::set_current(JournalEntry::begin(state, reader, unique, 0))
 }
 
-fn outstanding(state: &'static SurvivalState) -> Vec<(u64, usize, Remedy)> {
-    let all = state.outstanding().unwrap();
-    let found = all.iter().map(|Outstanding { entry, reader, message }| {
+fn in_flight(state: &'static SurvivalState) -> Vec<(u64, usize, Recovery)> {
+    let all = state.in_flight().unwrap();
+    let found = all.iter().map(|InFlight { entry, reader, message }| {
         assert!(
             message[40..].iter().all(|&byte| byte == entry.unique() as u8),
             "it is the message of the request"
         );
-        (entry.unique(), *reader, entry.remedy())
+        (entry.unique(), *reader, entry.recovery())
     });
     let found = found.collect();
     // The next server finds them again.
@@ -108,59 +108,60 @@ fn a_successor_knows_how_far_each_request_has_come() {
     state.serve((45, 0), &[3, 4, 5, 6, 7]);
     let mut buffers: Vec<_> = (0..5).map(|reader| state.buffer(reader).unwrap()).collect();
     let progress = state.progress();
-    assert!(outstanding(state).is_empty());
+    assert!(in_flight(state).is_empty());
     // One that is finished, one that was only read, one that has begun a change, one whose reply is recorded, and a long reply.
     for (reader, buffer) in buffers.iter_mut().enumerate() {
         message(buffer, 10 + reader as u64, 100 + reader);
     }
     drop(begin(state, 0, 10));
     dies(|| {
-        let attending = begin(state, 2, 12);
+        let current = begin(state, 2, 12);
         assert_eq!((journal::unique(), journal::start(|| [7, 8])), (12, None));
         journal::note_lookup(20);
         journal::note_lookup(21);
         journal::note_forget(22);
         journal::note_forget(21);
-        forget(attending);
+        forget(current);
     });
     dies(|| {
-        let attending = begin(state, 3, 13);
+        let current = begin(state, 3, 13);
         journal::note_lookup(20);
         journal::answering(99, 0, &[b"of another request"]);
         journal::answering(13, -5, &[b"a", b"reply"]);
         journal::answering(13, 0, &[b"a second one"]);
-        forget(attending);
+        forget(current);
     });
     dies(|| {
-        let attending = begin(state, 4, 14);
+        let current = begin(state, 4, 14);
         journal::note_lookup(20);
         journal::answering(14, 0, &[&[0; 513]]);
-        forget(attending);
+        forget(current);
     });
     assert_ne!(state.progress(), progress);
-    let serve = |nodes: &[u64]| Remedy::Serve(nodes.to_vec());
-    let reply = Remedy::Reply(-5, b"areply".to_vec());
+    let serve = |nodes: &[u64]| Recovery::Serve(nodes.to_vec());
+    let reply = Recovery::Reply(-5, b"areply".to_vec());
     let expected = [(11, 1, serve(&[])), (12, 2, serve(&[20])), (13, 3, reply.clone()), (14, 4, serve(&[]))];
-    state.set_blame(KILLED);
-    assert_eq!(outstanding(state), expected);
+    state.set_crash_score(KILLED);
+    assert_eq!(in_flight(state), expected);
     // The next one finds the change as the first one has recorded it.
     let entry = |unique| {
-        state.outstanding().unwrap().into_iter().find(|one| one.entry.unique() == unique).unwrap().entry
+        state.in_flight().unwrap().into_iter().find(|one| one.entry.unique() == unique).unwrap().entry
     };
     dies(|| {
-        let attending = journal::attend(entry(12));
-        let Some(Earlier { observed: [7, 8], begun }) = journal::start(|| panic!("not asked again")) else {
+        let current = journal::set_current(entry(12));
+        let Some(PriorAttempt { observed: [7, 8], begun }) = journal::start(|| panic!("not asked again"))
+        else {
             panic!()
         };
         assert!(begun.0 > 1 << 30);
-        forget(attending);
+        forget(current);
     });
     // A request of which servers crash is not tried for ever; a recorded reply is sent in any case.
-    state.set_blame(CRASHED);
-    assert_eq!(outstanding(state)[1], (12, 2, serve(&[])));
-    assert_eq!(outstanding(state)[1..3], [(12, 2, Remedy::Fail), (13, 3, reply)]);
-    drop(journal::attend(entry(12)));
-    assert!(outstanding(state).iter().all(|(unique, ..)| *unique != 12));
+    state.set_crash_score(CRASHED);
+    assert_eq!(in_flight(state)[1], (12, 2, serve(&[])));
+    assert_eq!(in_flight(state)[1..3], [(12, 2, Recovery::Fail), (13, 3, reply)]);
+    drop(journal::set_current(entry(12)));
+    assert!(in_flight(state).iter().all(|(unique, ..)| *unique != 12));
 }
 
 #[test]
@@ -170,27 +171,27 @@ fn a_request_in_the_pool_has_a_journal_of_its_own() {
     let buffer = state.buffer(0).unwrap();
     for (unique, len) in [(20, 100), (21, 9000), (22, BUFFER)] {
         message(buffer, unique, len);
-        let attending = begin(state, 0, unique);
+        let current = begin(state, 0, unique);
         journal::note_lookup(unique);
         assert_eq!(journal::start(|| [unique, 0]), None);
         forget(journal::hand_on().unwrap().unwrap());
         assert!(journal::unique() == 0 && journal::hand_on().unwrap().is_none());
-        drop(attending);
+        drop(current);
     }
-    let expected = [20, 21, 22].map(|unique| (unique, 0, Remedy::Serve(vec![unique])));
-    assert_eq!(outstanding(state), expected);
+    let expected = [20, 21, 22].map(|unique| (unique, 0, Recovery::Serve(vec![unique])));
+    assert_eq!(in_flight(state), expected);
     // Forgetting goes on behind what was taken.
     message(buffer, 23, 100);
     dies(|| {
-        let attending = begin(state, 0, 23);
+        let current = begin(state, 0, 23);
         assert_eq!(journal::count_forgets(0..5).take(2).collect::<Vec<_>>(), [0, 1]);
-        forget(attending);
-        let _attending = journal::attend(JournalEntry::begin(state, 1, 0, 0));
+        forget(current);
+        let _current = journal::set_current(JournalEntry::begin(state, 1, 0, 0));
         assert_eq!(journal::count_forgets(0..2).count(), 2);
     });
     dies(|| {
-        let entry = state.outstanding().unwrap().pop().unwrap().entry;
-        let _attending = journal::attend(entry);
+        let entry = state.in_flight().unwrap().pop().unwrap().entry;
+        let _current = journal::set_current(entry);
         assert_eq!(journal::count_forgets(0..5).collect::<Vec<_>>(), [2, 3, 4]);
     });
 }
@@ -222,10 +223,10 @@ fn whatever_was_left_is_taken_over_as_far_as_it_goes() {
         let (nodes, opens) = (state.take_over_nodes(), state.take_over_opens());
         assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
         let _ = (state.place(), state.mode(), state.take_over_closing());
-        for Outstanding { entry, .. } in state.outstanding().unwrap() {
+        for InFlight { entry, .. } in state.in_flight().unwrap() {
             found += 1;
-            let (_, unique) = (entry.remedy(), entry.unique());
-            let _attending = journal::attend(entry);
+            let (_, unique) = (entry.recovery(), entry.unique());
+            let _current = journal::set_current(entry);
             let _ = journal::start(|| [1, 2]);
             journal::note_lookup(7);
             journal::note_forget(7);

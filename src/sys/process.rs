@@ -124,7 +124,7 @@ pub fn close_all_but(kept: &OwnedFd) -> Result<(), Errno> {
 ///
 /// # Errors
 /// As dup3(2) says; or /proc does not show the open descriptors.
-pub fn take_away(path: &Path, null: &OwnedFd) -> io::Result<()> {
+pub fn replace_descriptors(path: &Path, null: &OwnedFd) -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok());
@@ -187,7 +187,7 @@ mod tests {
         let (mut zero, null) = (fs::File::open("/dev/zero").unwrap(), fs::File::open("/dev/null").unwrap());
         let mut byte = [1];
         assert_eq!(zero.read(&mut byte).unwrap(), 1);
-        take_away(Path::new("/dev/zero"), &null.into()).unwrap();
+        replace_descriptors(Path::new("/dev/zero"), &null.into()).unwrap();
         assert_eq!(zero.read(&mut byte).unwrap(), 0);
     }
 

@@ -79,7 +79,7 @@ impl Reply {
             Err(Errno::ENOENT | Errno::ENODEV | Errno::EPERM | Errno::ECONNABORTED) => {}
             Err(errno) => {
                 log::debug!("the kernel does not accept a reply: {errno}");
-                // Or the client would wait for ever.
+                // Otherwise the client hangs.
                 let _ = device.send(-libc::EIO, self.unique, &[]);
             }
         }

@@ -14,11 +14,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi::init;
 use super::abi::{ForgetOne, InHeader};
 use super::answer::{self, Reply, ReplyPath};
-use super::init::{Agreement, Granted, Wishes, agree};
+use super::init::{InitOutcome, InitRequest, Negotiated, negotiate};
 use super::request::{Malformed, Operation, Request};
 use super::ring::Rings;
 use super::stop::{Reader, StopReading};
-use crate::state::journal::{self, JournalEntry, Outstanding, Remedy};
+use crate::state::journal::{self, InFlight, JournalEntry, Recovery};
 use crate::state::{MOST_READERS, SurvivalState};
 use crate::sys::fuse::clone_connection;
 use crate::sys::inherited::Inherited;
@@ -122,7 +122,7 @@ pub trait Service: Send + Sync + 'static {
 pub struct Session {
     /// Descriptors of the connection. The missing ones are made when it runs.
     devices: Vec<Arc<Device>>,
-    granted: Granted,
+    negotiated: Negotiated,
     max_transfer: u32,
     survival: Option<Survival>,
     rings: Option<Rings>,
@@ -134,12 +134,12 @@ struct Survival {
     state: &'static SurvivalState,
     stop: Arc<StopReading>,
     /// The requests that a predecessor has left.
-    outstanding: Vec<Outstanding>,
+    in_flight: Vec<InFlight>,
 }
 
 impl Survival {
-    fn new(state: &'static SurvivalState, outstanding: Vec<Outstanding>) -> Self {
-        Self { state, stop: Arc::default(), outstanding }
+    fn new(state: &'static SurvivalState, in_flight: Vec<InFlight>) -> Self {
+        Self { state, stop: Arc::default(), in_flight }
     }
 }
 
@@ -150,14 +150,14 @@ impl Session {
     /// The kernel is too old, or the mount is gone.
     pub fn begin(
         fd: OwnedFd,
-        wishes: &Wishes,
+        wanted: &InitRequest,
         state: Option<&'static SurvivalState>,
         rings: Option<Rings>,
     ) -> io::Result<Self> {
         let rings_flag = if rings.is_some() { init::OVER_IO_URING } else { 0 };
-        let wishes = &Wishes { flags: wishes.flags | rings_flag, ..*wishes };
+        let wanted = &InitRequest { flags: wanted.flags | rings_flag, ..*wanted };
         let device = Arc::new(Device::new(fd));
-        let max_transfer = wishes.max_transfer;
+        let max_transfer = wanted.max_transfer;
         let mut buffer = Device::buffer(max_transfer);
         loop {
             let message = device.receive(&mut buffer)?.ok_or(io::ErrorKind::NotConnected)?;
@@ -166,17 +166,17 @@ impl Session {
             let Operation::Init { arg, flags2 } = request.operation else {
                 return Err(no_request(Some(request.head.opcode)));
             };
-            match agree(&arg, flags2, wishes) {
-                Agreement::Agreed(answer, granted) => {
+            match negotiate(&arg, flags2, wanted) {
+                InitOutcome::Negotiated(answer, negotiated) => {
                     log::debug!(
                         "the kernel speaks 7.{} and offers {:#x} {flags2:#x}; in use {:#x}",
                         arg.minor,
                         arg.flags,
-                        granted.flags
+                        negotiated.flags
                     );
                     reply.message(&answer);
                     let survival = state.map(|state| Survival::new(state, Vec::new()));
-                    let rings = rings.filter(|_| granted.has(init::OVER_IO_URING));
+                    let rings = rings.filter(|_| negotiated.has(init::OVER_IO_URING));
                     // After a failure the kernel sends all requests over the device again.
                     let rings = rings.filter(|rings| match rings.register(&device) {
                         Ok(()) => true,
@@ -185,10 +185,10 @@ impl Session {
                             false
                         }
                     });
-                    return Ok(Self { devices: vec![device], granted, max_transfer, survival, rings });
+                    return Ok(Self { devices: vec![device], negotiated, max_transfer, survival, rings });
                 }
-                Agreement::AskAgain(answer) => reply.message(&answer),
-                Agreement::TooOld => {
+                InitOutcome::AskAgain(answer) => reply.message(&answer),
+                InitOutcome::TooOld => {
                     reply.error(Errno::EPROTO);
                     let why = format!("the kernel speaks FUSE {}.{}, not 7.31", arg.major, arg.minor);
                     return Err(io::Error::new(io::ErrorKind::Unsupported, why));
@@ -204,15 +204,15 @@ impl Session {
     pub fn resume(
         state: &'static SurvivalState,
         inherited: &Inherited,
-        outstanding: Vec<Outstanding>,
+        in_flight: Vec<InFlight>,
     ) -> io::Result<Self> {
         let device = |number| inherited.take(number).map(|fd| Arc::new(Device::new(fd)));
         let devices: Option<Vec<_>> = state.devices().into_iter().map(device).collect();
         let devices = devices.filter(|devices| !devices.is_empty());
         let devices = devices.ok_or_else(|| io::Error::other("a descriptor of the connection is missing"))?;
         let (minor, flags) = state.granted();
-        let survival = Some(Survival::new(state, outstanding));
-        Ok(Self { devices, granted: Granted { minor, flags }, max_transfer: 0, survival, rings: None })
+        let survival = Some(Survival::new(state, in_flight));
+        Ok(Self { devices, negotiated: Negotiated { minor, flags }, max_transfer: 0, survival, rings: None })
     }
 
     /// Another descriptor of the connection, for notifications.
@@ -238,14 +238,14 @@ impl Session {
         done
     }
 
-    /// Has the threads stop that read requests, for a successor; `None` for a connection that has none.
+    /// Handle that stops the reader threads before a successor takes over; `None` without survival.
     pub fn stop(&self) -> Option<Arc<StopReading>> {
         self.survival.as_ref().map(|survival| survival.stop.clone())
     }
 
     /// What the kernel and this server have agreed on.
-    pub fn granted(&self) -> Granted {
-        self.granted
+    pub fn negotiated(&self) -> Negotiated {
+        self.negotiated
     }
 
     /// Has `service` serve requests until the mount is gone, or reading is [stopped](Session::stop). They come over the rings, if there are any; otherwise `readers` threads
@@ -254,7 +254,7 @@ impl Session {
     /// # Errors
     /// A thread cannot be started, or the kernel's device fails.
     pub fn run(self, readers: usize, service: Arc<impl Service>) -> io::Result<()> {
-        let Self { mut devices, granted, max_transfer, mut survival, rings } = self;
+        let Self { mut devices, negotiated, max_transfer, mut survival, rings } = self;
         if let Some(rings) = rings {
             rings.serve(&(service.clone() as Arc<dyn Service>));
             // What has no reply is still read from the device.
@@ -272,7 +272,7 @@ impl Session {
         }
         if let Some(Survival { state, .. }) = survival.as_ref().filter(|_| is_new) {
             let numbers: Vec<_> = devices.iter().map(|device| device.number()).collect();
-            state.serve((granted.minor, granted.flags), &numbers);
+            state.serve((negotiated.minor, negotiated.flags), &numbers);
         }
         let mut threads = Vec::new();
         let (all, stop) = (devices.clone(), survival.as_ref().map(|survival| survival.stop.clone()));
@@ -284,12 +284,12 @@ impl Session {
                     let mut buffer = Device::buffer(max_transfer);
                     thread.spawn(move || read_requests(&device, &*service, &mut buffer, None))?
                 }
-                Some(Survival { state, stop, outstanding }) => {
+                Some(Survival { state, stop, in_flight }) => {
                     let (state, stop) = (*state, stop.clone());
                     let buffer =
                         state.buffer(number).ok_or_else(|| io::Error::other("a buffer is in use"))?;
-                    let its = |other: &Outstanding| other.reader % all.len() == number;
-                    let left: Vec<_> = outstanding.extract_if(.., |other| its(other)).collect();
+                    let its = |other: &InFlight| other.reader % all.len() == number;
+                    let left: Vec<_> = in_flight.extract_if(.., |other| its(other)).collect();
                     let all = all.clone();
                     thread.spawn(move || {
                         // A read into memory that is not present fails if the process is killed meanwhile, and its request with it.
@@ -323,14 +323,14 @@ fn no_request(opcode: Option<u32>) -> io::Error {
 }
 
 /// Finishes a request that a predecessor has left.
-fn finish(request: Outstanding, devices: &[Arc<Device>], service: &impl Service) {
-    let Outstanding { entry, reader, message } = request;
+fn finish(request: InFlight, devices: &[Arc<Device>], service: &impl Service) {
+    let InFlight { entry, reader, message } = request;
     let Some(device) = devices.get(reader) else { return };
-    let (remedy, unique) = (entry.remedy(), entry.unique());
-    log::debug!("request {unique} of the previous server: {remedy:?}");
-    let _attending = journal::attend(entry);
-    match remedy {
-        Remedy::Serve(nodes) => {
+    let (recovery, unique) = (entry.recovery(), entry.unique());
+    log::debug!("request {unique} of the previous server: {recovery:?}");
+    let _current = journal::set_current(entry);
+    match recovery {
+        Recovery::Serve(nodes) => {
             let one = |nodeid| ForgetOne { nodeid, nlookup: 1 };
             service.forget(&mut nodes.into_iter().map(one));
             let path = ReplyPath::Device(device.clone());
@@ -339,8 +339,8 @@ fn finish(request: Outstanding, devices: &[Arc<Device>], service: &impl Service)
             }
         }
         // The kernel may have got it already.
-        Remedy::Reply(error, bytes) => drop(device.send(error, unique, &[&bytes])),
-        Remedy::Fail => {
+        Recovery::Reply(error, bytes) => drop(device.send(error, unique, &[&bytes])),
+        Recovery::Fail => {
             log::error!("request {unique} fails: servers have ended several times while they served it");
             Reply::new(ReplyPath::Device(device.clone()), unique).error(Errno::EIO);
         }
@@ -356,10 +356,10 @@ fn read_requests(
     let path = ReplyPath::Device(device.clone());
     let own = survival.map(|(_, _, reader)| reader);
     while let Some(message) = device.receive_unless(own, buffer)? {
-        let _attending = survival.map(|(state, reader, _)| {
+        let _current = survival.map(|(state, reader, _)| {
             let (unique, opcode) =
                 InHeader::read_from_prefix(message).map_or((0, 0), |(head, _)| (head.unique, head.opcode));
-            journal::attend(JournalEntry::begin(state, reader, unique, opcode))
+            journal::set_current(JournalEntry::begin(state, reader, unique, opcode))
         });
         // A panic must not cost a thread. The client of the request gets an error.
         if catch_unwind(AssertUnwindSafe(|| serve(&path, service, message))).is_err() {
@@ -442,9 +442,9 @@ mod tests {
         let newer = InitIn { major: 8, minor: 0, max_readahead: 0, flags: 0 };
         ask(opcode::INIT, 1, &[newer.as_bytes()]);
         ask(opcode::INIT, 2, &[InitIn { major: 7, minor: 31, ..newer }.as_bytes()]);
-        let wishes = Wishes { flags: u64::MAX, max_transfer: 8192, max_background: 16, page_size: 4096 };
-        let session = Session::begin(here, &wishes, None, None).unwrap();
-        assert_eq!(session.granted(), Granted { minor: 31, flags: 0 });
+        let wanted = InitRequest { flags: u64::MAX, max_transfer: 8192, max_background: 16, page_size: 4096 };
+        let session = Session::begin(here, &wanted, None, None).unwrap();
+        assert_eq!(session.negotiated(), Negotiated { minor: 31, flags: 0 });
         for unique in [1, 2] {
             let (error, of, body) = answer();
             assert_eq!((error, of, body.len()), (0, unique, size_of::<InitOut>()));
@@ -477,8 +477,8 @@ mod tests {
         let head = InHeader { opcode: opcode::INIT, unique: 2, ..InHeader::default() };
         let old = InitIn { major: 7, minor: 30, ..InitIn::default() };
         write(&kernel, &message(head, &[old.as_bytes()])).unwrap();
-        let wishes = Wishes { flags: 0, max_transfer: 8192, max_background: 16, page_size: 4096 };
-        let error = Session::begin(here, &wishes, None, None).unwrap_err();
+        let wanted = InitRequest { flags: 0, max_transfer: 8192, max_background: 16, page_size: 4096 };
+        let error = Session::begin(here, &wanted, None, None).unwrap_err();
         assert!(error.to_string().contains("7.30"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ pub mod stop;
 
 pub use answer::{Entries, Reply};
 pub use device::{Device, Service, Session};
-pub use init::{Granted, Wishes};
+pub use init::{InitRequest, Negotiated};
 pub use notify::Notifier;
 pub use request::{Operation, Request};
 pub use ring::Rings;

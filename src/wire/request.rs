@@ -126,7 +126,7 @@ pub enum Operation<'a> {
     Unknown,
 }
 
-/// A message that is no request. The kernel sends none.
+/// A malformed message; the kernel never sends one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The number by which it can be answered, if that much could be read.

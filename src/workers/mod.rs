@@ -7,7 +7,7 @@
 //!   thread at once and go to the [pool](WorkerPool). The transport decides which requests these are.
 //! - A request that takes long *unexpectedly* sends the following ones of the same user and kind to the pool for a second
 //!   ([`SlowRequests`]). A cold disk costs a reading thread one wait, not a thousand.
-//! - If all reading threads are stuck nevertheless, the [roster](Roster) has threads in reserve, and the [keeper](Workers::start)
+//! - If all reading threads are stuck nevertheless, the [reader threads](ReaderThreads) have threads in reserve, and the [supervisor](Workers::start)
 //!   activates one a few milliseconds later. While no thread is in reserve, every request goes to the pool. So the last reading
 //!   thread never blocks.
 //!
@@ -15,14 +15,14 @@
 //! while its threads are stuck, up to limits for each lane, for each file system, and in total. Work for the processor (copying) is
 //! limited to the number of processors until it turns out to wait for something.
 //!
-//! This module knows no protocol: requests are numbers ([`RequestKind`]) and closures. The keeper, which acts for no client, starts all
+//! This module knows no protocol: requests are numbers ([`RequestKind`]) and closures. The supervisor, which acts for no client, starts all
 //! threads, so they begin with the credentials and capabilities of the server, never with those of a client.
 
 mod interrupts;
-mod keeper;
 mod pool;
-mod roster;
+mod reader_threads;
 mod slow;
+mod supervisor;
 
 use std::io;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use crate::sys::process::processors;
 use pool::QueuedJob;
 pub use pool::{Domain, Lane, Load, PoolLimits, PoolUsage, WorkerPool};
-pub use roster::{RequestTurn, Roster};
+pub use reader_threads::{ReaderThreads, RequestTurn};
 pub use slow::SlowRequests;
 
 /// The kind of a request, a number that the transport defines. Only used for reports.
@@ -54,43 +54,43 @@ pub fn regular_readers() -> usize {
 /// All threads that serve requests.
 #[derive(Debug)]
 pub struct Workers {
-    roster: Arc<Roster>,
+    reader_threads: Arc<ReaderThreads>,
     pool: WorkerPool,
-    keeper: keeper::ThreadKeeper,
+    supervisor: supervisor::Supervisor,
 }
 
 impl Workers {
-    /// Starts the keeper, for a transport with `regular` reading threads and [`Roster::RESERVE`] more.
+    /// Starts the supervisor, for a transport with `regular` reading threads and [`ReaderThreads::RESERVE`] more.
     ///
     /// # Errors
-    /// The keeper's thread cannot be started.
+    /// The supervisor's thread cannot be started.
     pub fn start(regular: usize, limits: PoolLimits) -> io::Result<Self> {
-        let roster = Arc::new(Roster::new(regular));
+        let reader_threads = Arc::new(ReaderThreads::new(regular));
         let pool = WorkerPool::new(limits);
-        let keeper = keeper::ThreadKeeper::start(roster.clone(), pool.clone())?;
-        Ok(Self { roster, pool, keeper })
+        let supervisor = supervisor::Supervisor::start(reader_threads.clone(), pool.clone())?;
+        Ok(Self { reader_threads, pool, supervisor })
     }
 
     /// Begins a request in the calling thread, a reading one; the request ends when the returned value is dropped.
     pub fn begin(&self, kind: RequestKind) -> RequestTurn<'_> {
-        let turn = self.roster.begin(kind);
-        self.keeper.notice();
+        let turn = self.reader_threads.begin(kind);
+        self.supervisor.notice();
         turn
     }
 
     /// Whether no reading thread is in reserve although one could be: then no request may be served in place.
     pub fn is_short(&self) -> bool {
-        self.roster.is_short()
+        self.reader_threads.is_short()
     }
 
     /// Has all threads read: each gets requests that no other thread gets, so none can rest, and none is in reserve for another.
     pub fn keep_reading(&self) {
-        self.roster.keep_reading();
+        self.reader_threads.keep_reading();
     }
 
     /// Called by a reading thread between two requests: blocks while the thread is not needed.
     pub fn rest(&self) {
-        self.roster.rest();
+        self.reader_threads.rest();
     }
 
     /// Runs `job` in the pool. `bytes` is the memory that it holds, for [`Workers::has_room`].
@@ -98,33 +98,33 @@ impl Workers {
         self.submit_with(None, lane, kind, bytes, job);
     }
 
-    /// Runs `job` in the pool, as [`Workers::submit`] does. [`Workers::interrupt`] can interrupt it by its ticket, a number that
+    /// Runs `job` in the pool, as [`Workers::submit`] does. [`Workers::interrupt`] can interrupt it by its interrupt id, a number that
     /// is used once.
     pub fn submit_with(
         &self,
-        ticket: Option<u64>,
+        interrupt_id: Option<u64>,
         lane: Lane,
         kind: RequestKind,
         bytes: usize,
         job: impl FnOnce() + Send + 'static,
     ) {
-        let queued = QueuedJob { job: Box::new(job), kind, bytes, ticket, since: Instant::now() };
+        let queued = QueuedJob { job: Box::new(job), kind, bytes, interrupt_id, since: Instant::now() };
         if self.pool.submit(lane, queued) {
-            self.keeper.attend();
+            self.supervisor.attend();
         } else {
-            self.keeper.notice();
+            self.supervisor.notice();
         }
     }
 
-    /// Makes the system calls of the job with this ticket fail with EINTR, as far as they can be interrupted, until it ends. Does
+    /// Makes the system calls of the job with this interrupt id fail with EINTR, as far as they can be interrupted, until it ends. Does
     /// nothing if there is no such job; it may also come later.
-    pub fn interrupt(&self, ticket: u64) {
-        self.pool.interrupt(ticket);
+    pub fn interrupt(&self, interrupt_id: u64) {
+        self.pool.interrupt(interrupt_id);
     }
 
-    /// Whether [`Workers::interrupt`] was called with the ticket of something that is no job. That is then forgotten.
-    pub fn was_interrupted(&self, ticket: u64) -> bool {
-        self.pool.was_interrupted(ticket)
+    /// Whether [`Workers::interrupt`] was called with the interrupt id of something that is no job. That is then forgotten.
+    pub fn was_interrupted(&self, interrupt_id: u64) -> bool {
+        self.pool.was_interrupted(interrupt_id)
     }
 
     /// Whether the jobs of this lane hold less memory than the limit.
@@ -143,7 +143,7 @@ impl Workers {
     pub fn in_work_for(&self, age: Duration) -> Vec<RequestInProgress> {
         let now = Instant::now();
         let mut all = self.pool.in_work(now);
-        all.extend(self.roster.in_work(now));
+        all.extend(self.reader_threads.in_work(now));
         all.retain(|work| work.age > age);
         all
     }
@@ -157,7 +157,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.pool.end();
-        self.keeper.end();
+        self.supervisor.end();
     }
 }
 

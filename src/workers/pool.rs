@@ -98,7 +98,7 @@ pub(super) struct QueuedJob {
     pub(super) kind: RequestKind,
     pub(super) bytes: usize,
     /// The number by which it can be interrupted.
-    pub(super) ticket: Option<u64>,
+    pub(super) interrupt_id: Option<u64>,
     pub(super) since: Instant,
 }
 
@@ -108,7 +108,7 @@ struct RunningJob {
     kind: RequestKind,
     bytes: usize,
     since: Instant,
-    ticket: Option<u64>,
+    interrupt_id: Option<u64>,
     thread: Pid,
 }
 
@@ -206,15 +206,15 @@ impl WorkerPool {
         !self.0.done.wait_while_for(&mut self.0.state.lock(), busy, patience).timed_out()
     }
 
-    /// Interrupts the system calls of the job with this ticket until it ends, also if it has not come yet.
-    pub(super) fn interrupt(&self, ticket: u64) {
+    /// Interrupts the system calls of the job with this interrupt id until it ends, also if it has not come yet.
+    pub(super) fn interrupt(&self, interrupt_id: u64) {
         let mut state = self.0.state.lock();
-        state.interrupts.add(ticket);
+        state.interrupts.add(interrupt_id);
         state.signal_interrupted();
     }
 
-    pub(super) fn was_interrupted(&self, ticket: u64) -> bool {
-        self.0.state.lock().interrupts.remove(ticket)
+    pub(super) fn was_interrupted(&self, interrupt_id: u64) -> bool {
+        self.0.state.lock().interrupts.remove(interrupt_id)
     }
 
     /// Interrupts again what was interrupted before and goes on: a signal that comes between two system calls is lost. To be called
@@ -353,21 +353,23 @@ impl PoolState {
         } else {
             self.turns.push_back(lane);
         }
-        let QueuedJob { job, kind, bytes, ticket, .. } = queued?;
+        let QueuedJob { job, kind, bytes, interrupt_id, .. } = queued?;
         self.queued -= 1;
         self.shares.entry(lane).or_default().running += 1;
         if lane.load != Load::Probe {
             *self.domains.entry(lane.domain).or_default() += 1;
         }
         self.next += 1;
-        let running = RunningJob { lane, kind, bytes, since: now, ticket, thread: gettid() };
+        let running = RunningJob { lane, kind, bytes, since: now, interrupt_id, thread: gettid() };
         self.running.insert(self.next, running);
         Some((self.next, job))
     }
 
     /// Counts the end of a job, and returns whether it was interrupted.
     fn finish(&mut self, number: u64) -> bool {
-        let Some(RunningJob { lane, bytes, ticket, .. }) = self.running.remove(&number) else { return false };
+        let Some(RunningJob { lane, bytes, interrupt_id, .. }) = self.running.remove(&number) else {
+            return false;
+        };
         if let Some(share) = self.shares.get_mut(&lane) {
             share.running -= 1;
             share.bytes -= bytes;
@@ -383,7 +385,7 @@ impl PoolState {
                 self.domains.remove(&lane.domain);
             }
         }
-        ticket.is_some_and(|ticket| self.interrupts.remove(ticket))
+        interrupt_id.is_some_and(|interrupt_id| self.interrupts.remove(interrupt_id))
     }
 
     /// Interrupts the system calls of all running jobs that are to be interrupted. A thread leaves its job under the same lock, so
@@ -393,7 +395,7 @@ impl PoolState {
             return;
         }
         for running in self.running.values() {
-            if running.ticket.is_some_and(|ticket| self.interrupts.contains(ticket)) {
+            if running.interrupt_id.is_some_and(|interrupt_id| self.interrupts.contains(interrupt_id)) {
                 signal_thread(running.thread, INTERRUPTING);
             }
         }

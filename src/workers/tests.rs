@@ -186,7 +186,7 @@ fn remaining_jobs_are_dropped_after_the_threads_have_ended() {
 fn readers(workers: &Arc<Workers>, regular: usize) -> Sender<Box<dyn FnOnce(&Workers) + Send>> {
     let (asks, asked) = channel::<Box<dyn FnOnce(&Workers) + Send>>();
     let asked = Arc::new(Mutex::new(asked));
-    for _ in 0..regular + Roster::RESERVE {
+    for _ in 0..regular + ReaderThreads::RESERVE {
         let (workers, asked) = (workers.clone(), asked.clone());
         thread::spawn(move || {
             loop {
@@ -239,7 +239,7 @@ fn the_last_reading_thread_sends_every_request_to_the_pool() {
     for _ in 0..20 {
         assert_eq!(ask(), Ok(true), "this is the last one");
     }
-    // A request ends after its answer is sent, and the keeper looks twice before it considers a thread stuck.
+    // A request ends after its answer is sent, and the supervisor looks twice before it considers a thread stuck.
     wait_until(|| workers.in_work_for(Duration::ZERO).len() == REGULAR + 1);
     // They continue, and the pool is not needed any more.
     drop(releases);
@@ -276,8 +276,8 @@ fn a_job_is_interrupted_before_it_comes_while_it_waits_and_while_it_runs_and_no_
     workers.submit_with(Some(10), lane(1), KIND, 0, interruptible(done.clone()));
     assert!(says.recv_timeout(PATIENCE).unwrap().is_some());
     // One of two runs, and the other one waits.
-    for ticket in [12, 14] {
-        workers.submit_with(Some(ticket), lane(1), KIND, 0, interruptible(done.clone()));
+    for interrupt_id in [12, 14] {
+        workers.submit_with(Some(interrupt_id), lane(1), KIND, 0, interruptible(done.clone()));
     }
     wait_until(|| workers.usage().queued == 1);
     workers.interrupt(14);
@@ -287,9 +287,9 @@ fn a_job_is_interrupted_before_it_comes_while_it_waits_and_while_it_runs_and_no_
         assert!(says.recv_timeout(PATIENCE).unwrap().is_some());
     }
     // Nothing is left for the next jobs of the same thread, whatever their tickets.
-    for ticket in [None, Some(16)] {
+    for interrupt_id in [None, Some(16)] {
         let done = done.clone();
-        workers.submit_with(ticket, lane(1), KIND, 0, move || {
+        workers.submit_with(interrupt_id, lane(1), KIND, 0, move || {
             let waited = nix::poll::poll(&mut [], 100u16);
             done.send((waited != Ok(0)).then_some(Duration::ZERO)).unwrap();
         });
@@ -302,21 +302,21 @@ fn interrupts_of_jobs_that_end_at_that_moment_never_reach_the_next_one() {
     let workers = Workers::start(2, PoolLimits { lane: 1, ..limits() }).unwrap();
     let (done, says) = channel();
     let jobs = 400;
-    for ticket in 0..jobs {
+    for interrupt_id in 0..jobs {
         let done = done.clone();
-        workers.submit_with(Some(2 * ticket), lane(1), KIND, 0, move || {
-            done.send((ticket, nix::poll::poll(&mut [], 1u16))).unwrap();
+        workers.submit_with(Some(2 * interrupt_id), lane(1), KIND, 0, move || {
+            done.send((interrupt_id, nix::poll::poll(&mut [], 1u16))).unwrap();
         });
     }
     // Only every other job is interrupted, most of them while they begin or end.
     let mut interrupted = 0;
     for _ in 0..jobs {
-        let (ticket, waited) = says.recv_timeout(PATIENCE).unwrap();
-        match ticket % 2 {
+        let (interrupt_id, waited) = says.recv_timeout(PATIENCE).unwrap();
+        match interrupt_id % 2 {
             0 => interrupted += u64::from(waited.is_err()),
-            _ => assert_eq!(waited, Ok(0), "job {ticket} was interrupted"),
+            _ => assert_eq!(waited, Ok(0), "job {interrupt_id} was interrupted"),
         }
-        let next = ticket + 2 - ticket % 2;
+        let next = interrupt_id + 2 - interrupt_id % 2;
         workers.interrupt(2 * next);
     }
     println!("{interrupted} of {} were interrupted", jobs / 2);

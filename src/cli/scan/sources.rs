@@ -12,7 +12,7 @@ use crate::source::Source;
 #[cfg(feature = "archive")]
 use crate::source::archive::{Archive, MemberEncoding};
 #[cfg(feature = "git")]
-use crate::source::git::{Git, What};
+use crate::source::git::{Git, GitSelection};
 
 /// The options.
 #[derive(Clone, Debug, clap::Args)]
@@ -97,9 +97,9 @@ impl SourceArgs {
         #[cfg(feature = "git")]
         let sources = sources.chain(self.repositories.into_iter().map(|repository| -> Box<dyn Source> {
             let what = match (self.git_index, self.git_all) {
-                (true, _) => What::Index,
-                (_, true) => What::All,
-                _ => What::Revision(self.rev.clone()),
+                (true, _) => GitSelection::Index,
+                (_, true) => GitSelection::All,
+                _ => GitSelection::Revision(self.rev.clone()),
             };
             Box::new(Git { repository, what, base: self.git_base.clone() })
         }));

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::PlanSettings;
-use super::meanings::{EncodingEvidence, MeantTexts, NameMeanings};
+use super::meanings::{DecodedNames, EncodingEvidence, NameMeanings};
 use super::parts::Distinct;
 use super::separators::{SeparatedPath, separate};
 use crate::check::DirectoryCheck;
@@ -286,7 +286,7 @@ impl NameProposer<'_> {
     fn separate(
         &self,
         names: &[&[u8]],
-        texts: &MeantTexts,
+        texts: &DecodedNames,
     ) -> BTreeMap<usize, Result<SeparatedPath, String>> {
         let paths = names.iter().zip(texts).enumerate().filter_map(|(at, (name, text))| {
             let (text, confidence) = match text {

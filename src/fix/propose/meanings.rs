@@ -21,7 +21,7 @@ use crate::source::DirectoryBatch;
 use crate::source::encodings::EarlierNames;
 
 /// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
-pub(super) type MeantTexts = Vec<Option<(String, Confidence)>>;
+pub(super) type DecodedNames = Vec<Option<(String, Confidence)>>;
 
 /// Where the texts of names come from that are not UTF-8 or that are converted.
 pub(super) struct NameMeanings<'s> {
@@ -120,7 +120,7 @@ impl<'s> NameMeanings<'s> {
         evidence: &Arc<EncodingEvidence>,
         undo: &(dyn Fn(usize, &str) -> Option<Misread> + Sync),
         jobs: usize,
-    ) -> (Self, MeantTexts) {
+    ) -> (Self, DecodedNames) {
         let legacy = evidence.hint(settings);
         let meaning = |at: usize, legacy: &mut LegacyReader<'_>| {
             let name = names[at];
@@ -179,7 +179,7 @@ impl<'s> NameMeanings<'s> {
     }
 
     /// Whether a name was decoded by a guess that is not likely and that more evidence could change.
-    pub(super) fn have_guesses(&self, texts: &MeantTexts) -> bool {
+    pub(super) fn have_guesses(&self, texts: &DecodedNames) -> bool {
         if !self.evidence.guess.as_ref().is_some_and(EncodingGuess::needs_evidence) {
             return false;
         }

@@ -227,9 +227,9 @@ fn a_failure_to_write_back_is_reported_to_whoever_has_the_file_open_once_also_wh
     let (entry, one) = t.create("file");
     let open = || t.tree.files.get(t.tree.open(&caller(), entry.node, libc::O_RDWR).unwrap()).unwrap();
     let (one, two, three) = (t.tree.files.get(one).unwrap(), open(), open());
-    super::Spare::give_up(&*two);
+    super::CachedFd::give_up(&*two);
     t.tree.file(&two).unwrap();
-    super::Spare::give_up(&*two);
+    super::CachedFd::give_up(&*two);
     t.tree.file(&three).unwrap();
     assert_eq!(one.heard(Err(Errno::ENOSPC)), Err(Errno::ENOSPC));
     assert_eq!(one.heard(Ok(())), Ok(()));

@@ -31,7 +31,7 @@ use super::{Fault, RejectedItems, Source, SourceEvent};
 use crate::name::reading::EncodingGuess;
 use crate::source::location::{ArchiveKind, Container, Locations};
 use encoding::ReadingCounts;
-use packed::Packing;
+use packed::Compression;
 
 /// An archive.
 #[derive(Clone, Debug)]
@@ -184,12 +184,12 @@ impl OpenArchive {
         }
     }
 
-    fn tar(self, packing: Packing, limit: u64) -> io::Result<packed::ArchiveStream> {
+    fn tar(self, compression: Compression, limit: u64) -> io::Result<packed::ArchiveStream> {
         match self {
-            Self::File(file) => packed::ArchiveStream::of_file(file, packing, limit),
+            Self::File(file) => packed::ArchiveStream::of_file(file, compression, limit),
             Self::Flow { start, rest } => {
                 let stream = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(rest));
-                Ok(packed::ArchiveStream::flowing(stream, packing, 0, limit))
+                Ok(packed::ArchiveStream::flowing(stream, compression, 0, limit))
             }
         }
     }
@@ -202,8 +202,8 @@ impl Archive {
         visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
     ) -> io::Result<ControlFlow<(), GatheredMembers>> {
         let mut opened = OpenArchive::new(&self.file)?;
-        let packing = Packing::of(opened.start()?);
-        let kind = match packing {
+        let compression = Compression::of(opened.start()?);
+        let kind = match compression {
             None => ArchiveKind::Zip,
             Some(_) => ArchiveKind::Tar,
         };
@@ -217,11 +217,11 @@ impl Archive {
             rejected: RejectedItems::default(),
             unmarked: ReadingCounts::new(),
         };
-        let read = match packing {
+        let read = match compression {
             None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
-            Some(packing) => {
+            Some(compression) => {
                 let again = opened.again();
-                let stream = opened.tar(packing, self.limit);
+                let stream = opened.tar(compression, self.limit);
                 let read = stream.and_then(|mut stream| tar::read(&mut stream, self.encoding, &mut members));
                 // A file can be both, and programs for zips look at its end.
                 let beside = again.map(|file| zip::read_beside(file, self.encoding, &mut members));

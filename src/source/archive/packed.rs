@@ -10,7 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// The compression of a tar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum Compression {
     None,
     Gzip,
     Bzip2,
@@ -18,7 +18,7 @@ pub(super) enum Packing {
     Zstd,
 }
 
-impl Packing {
+impl Compression {
     /// Recognizes the compression of a tar by its first bytes; `None` if they are not a tar.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
@@ -59,27 +59,32 @@ pub(super) enum ArchiveStream {
 
 impl ArchiveStream {
     /// The tar in the regular file `file`, from its current position.
-    pub(super) fn of_file(file: BufReader<File>, packing: Packing, limit: u64) -> io::Result<Self> {
+    pub(super) fn of_file(file: BufReader<File>, compression: Compression, limit: u64) -> io::Result<Self> {
         let len = file.get_ref().metadata()?.len();
-        Ok(match packing {
-            Packing::None => Self::Plain { file, at: 0, len },
-            _ => Self::flowing(file, packing, len, limit),
+        Ok(match compression {
+            Compression::None => Self::Plain { file, at: 0, len },
+            _ => Self::flowing(file, compression, len, limit),
         })
     }
 
     /// The tar in `stream`, of which `len` bytes are known to be there.
-    pub(super) fn flowing(stream: impl BufRead + 'static, packing: Packing, len: u64, limit: u64) -> Self {
+    pub(super) fn flowing(
+        stream: impl BufRead + 'static,
+        compression: Compression,
+        len: u64,
+        limit: u64,
+    ) -> Self {
         let packed = Rc::new(Cell::new(0));
         let file = Counted { stream, count: Rc::clone(&packed) };
-        let stream: Box<dyn Read> = match packing {
-            Packing::None => Box::new(file),
-            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-            Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
-            Packing::Xz => {
+        let stream: Box<dyn Read> = match compression {
+            Compression::None => Box::new(file),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+            Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
+            Compression::Xz => {
                 let limit = u32::try_from(MAX_WINDOW >> 10).expect("the limit is less than 4 TiB");
                 Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, limit))
             }
-            Packing::Zstd => {
+            Compression::Zstd => {
                 let mut decoder = FrameDecoder::new();
                 decoder.set_max_window_size(MAX_WINDOW);
                 Box::new(Frames { stream: file, decoder })

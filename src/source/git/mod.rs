@@ -32,14 +32,14 @@ pub struct Git {
     /// The repository, or a directory that contains it as `.git`.
     pub repository: PathBuf,
     /// The trees to read.
-    pub what: What,
+    pub what: GitSelection,
     /// A revision whose names are not checked; names that are checked can still collide with them.
     pub base: Option<String>,
 }
 
 /// The trees to read in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum GitSelection {
     /// The tree of a revision (gitrevisions(7)).
     Revision(String),
     /// The index.
@@ -63,9 +63,9 @@ impl Git {
     fn read_all(&self, visit: Visit<'_>) -> io::Result<()> {
         let repository = Repository::open(&self.repository)?;
         let revision = match &self.what {
-            What::Revision(revision) => revision,
-            What::Index => "index",
-            What::All => "all",
+            GitSelection::Revision(revision) => revision,
+            GitSelection::Index => "index",
+            GitSelection::All => "all",
         };
         let container = Arc::new(Container::Git {
             repository: self.repository.as_os_str().as_bytes().to_vec(),
@@ -78,7 +78,7 @@ impl Git {
         let fault = |error| SourceEvent::Fault(self.fault(error));
         // A stop by the visitor is no error.
         let _ = match &self.what {
-            What::Revision(revision) => {
+            GitSelection::Revision(revision) => {
                 let top = repository.tree_of(repository.resolve(revision)?)?;
                 tree::read(&repository, top, base, &mut |item| match item {
                     Ok(mut batch) => {
@@ -88,8 +88,8 @@ impl Git {
                     Err(error) => visit(fault(error)),
                 })
             }
-            What::Index => return self.read_index(&repository, &container, base, visit),
-            What::All => {
+            GitSelection::Index => return self.read_index(&repository, &container, base, visit),
+            GitSelection::All => {
                 let tell = |error| visit(fault(error));
                 let directory =
                     |directory: &mut dyn VersionedDirectory| visit(SourceEvent::History(directory));

@@ -1,4 +1,4 @@
-//! The keeper: a thread that reviews the others every few milliseconds while there are requests, and sleeps otherwise.
+//! The supervisor: a thread that reviews the others every few milliseconds while there are requests, and sleeps otherwise.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use super::pool::WorkerPool;
-use super::roster::Roster;
+use super::reader_threads::ReaderThreads;
 
 /// Interval between two reviews.
 const TICK: Duration = Duration::from_millis(4);
@@ -19,28 +19,28 @@ const AGAIN: Duration = Duration::from_millis(20);
 const QUIET: u32 = 250;
 
 #[derive(Debug, Default)]
-struct KeeperSignals {
+struct SupervisorSignals {
     is_asleep: AtomicBool,
     has_ended: AtomicBool,
 }
 
-/// The keeper.
+/// The supervisor.
 #[derive(Debug)]
-pub(super) struct ThreadKeeper {
-    signs: Arc<KeeperSignals>,
+pub(super) struct Supervisor {
+    signs: Arc<SupervisorSignals>,
     thread: Thread,
 }
 
-impl ThreadKeeper {
-    pub(super) fn start(roster: Arc<Roster>, pool: WorkerPool) -> io::Result<Self> {
-        let signs = Arc::new(KeeperSignals::default());
+impl Supervisor {
+    pub(super) fn start(reader_threads: Arc<ReaderThreads>, pool: WorkerPool) -> io::Result<Self> {
+        let signs = Arc::new(SupervisorSignals::default());
         let its_signs = signs.clone();
-        let keeping = thread::Builder::new().name("keeper".into());
-        let handle = keeping.spawn(move || keep(&its_signs, &roster, &pool))?;
+        let keeping = thread::Builder::new().name("supervisor".into());
+        let handle = keeping.spawn(move || keep(&its_signs, &reader_threads, &pool))?;
         Ok(Self { signs, thread: handle.thread().clone() })
     }
 
-    /// Wakes the keeper if it sleeps. Called when a request begins.
+    /// Wakes the supervisor if it sleeps. Called when a request begins.
     pub(super) fn notice(&self) {
         if self.signs.is_asleep.load(Ordering::Relaxed) && self.signs.is_asleep.swap(false, Ordering::Relaxed)
         {
@@ -48,7 +48,7 @@ impl ThreadKeeper {
         }
     }
 
-    /// Makes the keeper start threads at once.
+    /// Makes the supervisor start threads at once.
     pub(super) fn attend(&self) {
         self.signs.is_asleep.store(false, Ordering::Relaxed);
         self.thread.unpark();
@@ -60,19 +60,19 @@ impl ThreadKeeper {
     }
 }
 
-fn keep(signs: &KeeperSignals, roster: &Roster, pool: &WorkerPool) {
+fn keep(signs: &SupervisorSignals, reader_threads: &ReaderThreads, pool: &WorkerPool) {
     let (mut quiet, mut reviewed, mut interrupted) = (0, Instant::now(), Instant::now());
     while !signs.has_ended.load(Ordering::Acquire) {
         pool.start_threads();
         let now = Instant::now();
-        // The keeper can be woken early; a thread is not stuck just because its slot has not changed since then.
+        // The supervisor can be woken early; a thread is not stuck just because its slot has not changed since then.
         if now - reviewed >= TICK {
             reviewed = now;
             if now - interrupted >= AGAIN {
                 interrupted = now;
                 pool.interrupt_again();
             }
-            let is_busy = roster.review(now) || !pool.is_idle();
+            let is_busy = reader_threads.review(now) || !pool.is_idle();
             quiet = if is_busy { 0 } else { quiet + 1 };
         }
         if quiet < QUIET {
@@ -80,9 +80,9 @@ fn keep(signs: &KeeperSignals, roster: &Roster, pool: &WorkerPool) {
             continue;
         }
         signs.is_asleep.store(true, Ordering::Relaxed);
-        // See Roster::begin: a thread that begins a request after this check sees that the keeper sleeps.
+        // See ReaderThreads::begin: a thread that begins a request after this check sees that the supervisor sleeps.
         fence(Ordering::SeqCst);
-        if roster.has_work() || !pool.is_idle() {
+        if reader_threads.has_work() || !pool.is_idle() {
             signs.is_asleep.store(false, Ordering::Relaxed);
         } else {
             thread::park();

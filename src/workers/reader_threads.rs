@@ -1,7 +1,7 @@
 //! The reading threads: which ones are active, and which ones are in reserve.
 //!
-//! The transport starts [`Roster::RESERVE`] more threads than needed. Each thread calls [`Roster::rest`] after a request, and the
-//! surplus ones block there. They cost nothing, and continue when the keeper finds that others are stuck.
+//! The transport starts [`ReaderThreads::RESERVE`] more threads than needed. Each thread calls [`ReaderThreads::rest`] after a request, and the
+//! surplus ones block there. They cost nothing, and continue when the supervisor finds that others are stuck.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -28,7 +28,7 @@ struct Resting {
     has_ended: bool,
 }
 
-/// The last observation of a thread by the keeper.
+/// The last observation of a thread by the supervisor.
 #[derive(Clone, Copy, Debug)]
 struct SlotObservation {
     value: u64,
@@ -39,7 +39,7 @@ struct SlotObservation {
 
 /// The reading threads.
 #[derive(Debug)]
-pub struct Roster {
+pub struct ReaderThreads {
     regular: usize,
     slots: Box<[ThreadSlot]>,
     /// Number of slots in use.
@@ -58,22 +58,22 @@ pub struct Roster {
 }
 
 /// The slot of a thread, until it ends.
-struct Seat {
-    roster: Weak<Roster>,
+struct SlotGuard {
+    reader_threads: Weak<ReaderThreads>,
     slot: usize,
 }
 
-impl Drop for Seat {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         // If one thread ends, there is nothing more to read: the resting threads must end too.
-        if let Some(roster) = self.roster.upgrade() {
-            roster.resting.lock().has_ended = true;
-            roster.called.notify_all();
+        if let Some(reader_threads) = self.reader_threads.upgrade() {
+            reader_threads.resting.lock().has_ended = true;
+            reader_threads.called.notify_all();
         }
     }
 }
 
-thread_local!(static SEAT: OnceCell<Seat> = const { OnceCell::new() });
+thread_local!(static SLOT_GUARD: OnceCell<SlotGuard> = const { OnceCell::new() });
 
 /// A request in progress in a reading thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Drop for RequestTurn<'_> {
     }
 }
 
-impl Roster {
+impl ReaderThreads {
     /// Number of threads in addition to the regular ones. With only one, a single stuck request would send all requests to the pool.
     pub const RESERVE: usize = 2;
 
@@ -109,17 +109,19 @@ impl Roster {
     }
 
     pub(super) fn begin(self: &Arc<Self>, kind: RequestKind) -> RequestTurn<'_> {
-        let slot = SEAT.with(|seat| {
-            let new =
-                || Seat { roster: Arc::downgrade(self), slot: self.seated.fetch_add(1, Ordering::Relaxed) };
+        let slot = SLOT_GUARD.with(|seat| {
+            let new = || SlotGuard {
+                reader_threads: Arc::downgrade(self),
+                slot: self.seated.fetch_add(1, Ordering::Relaxed),
+            };
             let seat = seat.get_or_init(new);
-            std::ptr::eq(seat.roster.as_ptr(), &raw const **self).then_some(seat.slot)
+            std::ptr::eq(seat.reader_threads.as_ptr(), &raw const **self).then_some(seat.slot)
         });
         // Additional threads have no slot.
         let slot = slot.and_then(|slot| self.slots.get(slot)).map(|slot| &slot.0);
         if let Some(slot) = slot {
             slot.store(slot.load(Ordering::Relaxed) & !KIND | (u64::from(kind) + 1), Ordering::Relaxed);
-            // Before this thread checks whether the keeper sleeps: either it sees that, or the keeper sees the request.
+            // Before this thread checks whether the supervisor sleeps: either it sees that, or the supervisor sees the request.
             fence(Ordering::SeqCst);
         }
         RequestTurn(slot)
