@@ -16,7 +16,7 @@ use crate::sys::process;
 use crate::telemetry::audit::RecentRefusal;
 
 /// So many refusals are told at once; the others are counted.
-const MOST: usize = 5;
+const MAX_TOLD: usize = 5;
 /// How often the mount is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The same refusal within this time after the last one is no news: the client tries again and again.
@@ -84,7 +84,7 @@ struct News {
 
 impl News {
     fn add(&mut self, line: impl FnOnce() -> String) {
-        if self.lines.len() < MOST {
+        if self.lines.len() < MAX_TOLD {
             self.lines.push(line());
         } else {
             self.more += 1;
@@ -189,7 +189,7 @@ mod tests {
             news.add(|| format!("`{number}`"));
             notifier.tell(&mut news, REST).unwrap();
         }
-        assert_eq!((told().as_str(), news.lines.len(), news.more), ("first\n", MOST, 2), "it rests");
+        assert_eq!((told().as_str(), news.lines.len(), news.more), ("first\n", MAX_TOLD, 2), "it rests");
         notifier.finish(news).unwrap();
         assert_eq!(told(), "first\n`0`\n`1`\n`2`\n`3`\n`4`\nand 2 more names\n");
     }

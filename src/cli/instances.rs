@@ -165,9 +165,9 @@ fn hint(sockets: &FoundSockets, asked: Option<u32>, is_meant: impl Fn(&FoundSock
     let others = sockets.others.iter().filter(|found| asked.is_none() && is_meant(found));
     let mut others: Vec<String> =
         others.map(|found| format!("--user {} {}", found.uid(), found.name())).collect();
-    const MOST: usize = 3;
-    let more = if others.len() > MOST { ", …" } else { "" };
-    others.truncate(MOST);
+    const MAX_NAMED: usize = 3;
+    let more = if others.len() > MAX_NAMED { ", …" } else { "" };
+    others.truncate(MAX_NAMED);
     match others.as_slice() {
         [] => String::new(),
         others => format!("; other users have some: {}{more}", others.join(", ")),
@@ -186,7 +186,7 @@ fn mounted_at<'f>(sockets: &[&'f FoundSocket], place: &Path) -> Vec<&'f FoundSoc
         let mountpoint = answer.as_ref().ok().map(|status| status.mountpoint.base64.0.clone());
         mountpoint.is_some_and(|bytes| bytes == place.as_os_str().as_bytes())
     };
-    let answers = control::ask_all(sockets, ControlRequest::Status, control::PATIENCE, |_, answer| {
+    let answers = control::ask_all(sockets, ControlRequest::Status, control::ANSWER_TIMEOUT, |_, answer| {
         is_it(answer).then_some(SOON)
     });
     sockets.iter().zip(&answers).filter(|(_, answer)| is_it(answer)).map(|(found, _)| *found).collect()

@@ -106,7 +106,7 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
         mounts::mounts().map_err(|error| CliError::new(format!("cannot read the mount table: {error}")))?;
     let sockets = sockets();
     let found: Vec<&FoundSocket> = sockets.own.iter().chain(&sockets.others).collect();
-    let answers = control::ask_all(&found, ControlRequest::Status, control::PATIENCE, |_, _| None);
+    let answers = control::ask_all(&found, ControlRequest::Status, control::ANSWER_TIMEOUT, |_, _| None);
     let mut rows: Vec<ListRow> =
         found.iter().zip(answers).filter_map(|(found, answer)| row(found, answer, &mounts)).collect();
     let is_believed = |row: &&ListRow| row.state == MountState::Running;
@@ -219,8 +219,8 @@ const MOST_TRIED: usize = 64;
 /// How mounts are that no instance speaks for. All are tried at once, each by a process of its own: whoever waits for an answer
 /// that a server has begun to give cannot be killed, and the list must come to its end all the same.
 fn states_of(places: Vec<PathBuf>) -> Vec<MountState> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let deadline = Instant::now() + PATIENCE;
+    const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
     let mut tried: Vec<Option<(UnixStream, Pid)>> = places
         .iter()
         .enumerate()

@@ -35,7 +35,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long the work may wait for something after a signal: a list that ends nowhere, a file system that hangs, a reader that does not read.
-const PATIENCE: Duration = Duration::from_millis(700);
+const SIGNAL_GRACE: Duration = Duration::from_millis(700);
 
 /// The limit of buffered output, in bytes.
 const MAX_PENDING: usize = 1 << 16;
@@ -175,7 +175,7 @@ impl<'o> TerminalProgress<'o> {
                     let done = (self.finished.load(Relaxed), written);
                     if is_free || done != moved.0 {
                         moved = (done, Instant::now());
-                    } else if moved.1.elapsed() >= PATIENCE {
+                    } else if moved.1.elapsed() >= SIGNAL_GRACE {
                         self.leave();
                     }
                     if self.is_drawn() {

@@ -146,12 +146,12 @@ fn transport(status: &InstanceStatus) -> String {
 
 /// How many there were, and of which operations most.
 fn requests(counters: &MetricsSnapshot) -> String {
-    const MOST: usize = 4;
+    const MAX_OPERATIONS: usize = 4;
     let mut by_op: Vec<_> =
         counters.requests.iter().map(|requests| (requests.total(), &requests.op)).collect();
     let total: u64 = by_op.iter().map(|(count, _)| count).sum();
     by_op.sort_by_key(|(count, _)| Reverse(*count));
-    let most = by_op.iter().filter(|(count, _)| *count > 0).take(MOST);
+    let most = by_op.iter().filter(|(count, _)| *count > 0).take(MAX_OPERATIONS);
     let most: Vec<_> = most.map(|(count, op)| format!("{op} {count}")).collect();
     match most.as_slice() {
         [] => "none".into(),

@@ -197,7 +197,7 @@ fn frame(
 
 /// The guards that have refused or audited the most in these seconds.
 fn guard_lines(before: &[GuardSummary], now: &[GuardSummary], seconds: f64) -> Vec<String> {
-    const MOST: usize = 4;
+    const MAX_LINES: usize = 4;
     let mut rates: Vec<_> = now
         .iter()
         .map(|guard| {
@@ -214,12 +214,12 @@ fn guard_lines(before: &[GuardSummary], now: &[GuardSummary], seconds: f64) -> V
             harmless(&path.shown)
         )
     };
-    rates.iter().take(MOST).map(line).collect()
+    rates.iter().take(MAX_LINES).map(line).collect()
 }
 
 /// Who was refused, where, and what.
 fn refusals(refusals: &[RecentRefusal]) -> Vec<String> {
-    const MOST: usize = 5;
+    const MAX_LINES: usize = 5;
     let mut lines = Vec::new();
     if refusals.is_empty() {
         return lines;
@@ -233,14 +233,14 @@ fn refusals(refusals: &[RecentRefusal]) -> Vec<String> {
         counted.sort_by_key(|(_, count)| Reverse(*count));
         lines.push(String::new());
         lines.push(format!("{HEAD}{head}"));
-        lines.extend(counted.iter().take(MOST).map(|(what, count)| format!("{count:>8}  {what}")));
+        lines.extend(counted.iter().take(MAX_LINES).map(|(what, count)| format!("{count:>8}  {what}")));
     };
     most(&format!("WHO, OF THE LAST {}", refusals.len()), &who, &mut lines);
     most("WHERE", &place, &mut lines);
     lines.push(String::new());
     lines.push(format!("{HEAD}LAST"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    for refused in refusals.iter().rev().take(MOST) {
+    for refused in refusals.iter().rev().take(MAX_LINES) {
         let rule = refused.rule.as_deref().map_or("the escape of another name".into(), harmless);
         let ago = now.saturating_sub(refused.time);
         let what = match (&refused.stored, refused.let_through) {

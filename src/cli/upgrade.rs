@@ -34,7 +34,7 @@ pub(super) struct UpgradeArgs {
 
 pub(super) fn run(args: &UpgradeArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     /// Time for the new server to answer.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
     let found = args.which.find()?;
     let status = || ask::<InstanceStatus>(&found, ControlRequest::Status);
     let before = status()?;
@@ -71,8 +71,10 @@ pub(super) fn run(args: &UpgradeArgs, out: &mut dyn Write) -> Result<ExitStatus,
                 needs_next_mount(&needs_mount, out)?;
                 return Ok(if needs_mount.is_empty() { ExitStatus::Clean } else { ExitStatus::Findings });
             }
-            Err(error) if begin.elapsed() > PATIENCE => return Err(error),
-            Ok(_) if begin.elapsed() > PATIENCE => return Err(failed("the server was not replaced".into())),
+            Err(error) if begin.elapsed() > UPGRADE_TIMEOUT => return Err(error),
+            Ok(_) if begin.elapsed() > UPGRADE_TIMEOUT => {
+                return Err(failed("the server was not replaced".into()));
+            }
             _ => sleep(Duration::from_millis(50)),
         }
     }

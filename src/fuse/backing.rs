@@ -181,10 +181,12 @@ impl Backing {
         // Those that it had registered and not recorded yet, and those that it was about to release.
         let known: HashSet<u32> = ids.values().filter_map(|lent| Some(lent.id.as_ref()?.number)).collect();
         /// More than the number of threads.
-        const MOST: u32 = 1024;
+        const MAX_UNRECORDED: u32 = 1024;
         let last = state.last_backing();
-        let lost =
-            state.take_over_closing().into_iter().chain(last.saturating_sub(MOST)..last.saturating_add(MOST));
+        let lost = state
+            .take_over_closing()
+            .into_iter()
+            .chain(last.saturating_sub(MAX_UNRECORDED)..last.saturating_add(MAX_UNRECORDED));
         for number in lost.filter(|number| *number > 0 && !known.contains(number)) {
             // Most of them do not exist.
             let _ = close_backing(&**device, number);

@@ -77,7 +77,7 @@ impl RequestContext<'_> {
         let mount = tree.mount(node);
         let forgotten = self.core.backing.forget(node, || tree.take_back(node, lookups));
         if forgotten.takes_long() {
-            self.core.drop_beside(Op::Forget, mount.map_or(Domain::Own, Domain::Other), forgotten);
+            self.core.drop_in_pool(Op::Forget, mount.map_or(Domain::Own, Domain::Other), forgotten);
         }
     }
 
@@ -90,7 +90,7 @@ impl RequestContext<'_> {
         with_buffer(size, |buffer| match read(buffer) {
             Ok(len) => reply.respond_bytes(&buffer[..len]),
             Err(Errno::EAGAIN) if self.is_in_place() => {
-                self.hand_on(Domain::Own, move |serving| serving.read(fh, offset, size, reply));
+                self.continue_in_pool(Domain::Own, move |serving| serving.read(fh, offset, size, reply));
             }
             Err(errno) => reply.error(self.errno(errno)),
         });

@@ -155,14 +155,14 @@ impl RequestCore {
     }
 
     /// The weight of a request for this node.
-    pub(super) fn on(&self, node: NodeId) -> Weight {
+    pub(super) fn weight_of(&self, node: NodeId) -> Weight {
         let domain = self.server.tree.mount(node).map_or(Domain::Own, Domain::Other);
         Weight { domain, load: None, interrupt_id: None }
     }
 
     /// The weight of a request for both nodes.
     pub(super) fn on_both(&self, one: NodeId, other: NodeId) -> Weight {
-        let (one, other) = (self.on(one), self.on(other));
+        let (one, other) = (self.weight_of(one), self.weight_of(other));
         if one.domain == Domain::Own { other } else { one }
     }
 
@@ -186,7 +186,7 @@ impl RequestCore {
     }
 
     /// Starts a request of `user` that was just read.
-    pub(super) fn asked(self: &Arc<Self>, op: Op, user: u32, weight: Weight) -> ReceivedRequest<'_> {
+    pub(super) fn begin(self: &Arc<Self>, op: Op, user: u32, weight: Weight) -> ReceivedRequest<'_> {
         let turn = self.workers.begin(op as u8);
         let timing = self.metrics.begin(op);
         let lane = self.lane(op, user, weight, timing.begun());
@@ -199,10 +199,10 @@ impl RequestCore {
         (op, user, weight): (Op, u32, Weight),
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
-        let asked = self.asked(op, user, weight);
-        match asked.lane {
-            None => asked.here(job),
-            Some(lane) => asked.beside(lane, 0, job),
+        let request = self.begin(op, user, weight);
+        match request.lane {
+            None => request.run_inline(job),
+            Some(lane) => request.run_in_pool(lane, 0, job),
         }
     }
 
@@ -224,7 +224,7 @@ impl RequestCore {
             let _current = entry.map(journal::set_current);
             let resumed = Instant::now();
             job(&RequestContext::resumed(&core, core.metrics.resume(op, begun), lane));
-            core.learn(op, lane.user, resumed);
+            core.record_duration(op, lane.user, resumed);
         });
     }
 
@@ -239,7 +239,7 @@ impl RequestCore {
     }
 
     /// Drops a value in the pool, because that may take long.
-    pub(super) fn drop_beside(&self, op: Op, domain: Domain, dropped: impl Send + 'static) {
+    pub(super) fn drop_in_pool(&self, op: Op, domain: Domain, dropped: impl Send + 'static) {
         // No user waits for it.
         let lane = Lane { user: u32::MAX, domain, load: Load::Closing };
         self.workers.submit(lane, op as u8, 0, move || drop(dropped));
@@ -247,32 +247,32 @@ impl RequestCore {
 
     /// Number of bytes of a write that the pool accepts: all, unless many are waiting. The client then repeats the call for the
     /// rest, as after any short write (write(2)).
-    pub(super) fn room(&self, lane: Lane, bytes: usize) -> usize {
-        const LITTLE: usize = 64 << 10;
-        if bytes <= LITTLE || self.workers.has_room(lane) { bytes } else { LITTLE }
+    pub(super) fn accepted_len(&self, lane: Lane, bytes: usize) -> usize {
+        const ALWAYS_ACCEPTED: usize = 64 << 10;
+        if bytes <= ALWAYS_ACCEPTED || self.workers.has_room(lane) { bytes } else { ALWAYS_ACCEPTED }
     }
 
     /// Between two requests: blocks while the thread is not needed, unless it has requests of a predecessor to finish.
-    fn rest(&self) {
+    fn park_if_unneeded(&self) {
         journal::finish();
         if !journal::is_catching_up() {
-            self.workers.rest();
+            self.workers.park_if_unneeded();
         }
     }
 
-    fn learn(&self, op: Op, user: u32, since: Instant) {
+    fn record_duration(&self, op: Op, user: u32, since: Instant) {
         let now = Instant::now();
-        self.slow.learn(op as u8, user, now - since, now);
+        self.slow.record_duration(op as u8, user, now - since, now);
     }
 
     /// Requests that have been in progress for longer than `age`.
-    pub(super) fn in_work_for(&self, age: Duration) -> Vec<RequestInProgress> {
-        self.workers.in_work_for(age)
+    pub(super) fn in_progress_longer_than(&self, age: Duration) -> Vec<RequestInProgress> {
+        self.workers.in_progress_longer_than(age)
     }
 
     /// Waits until the pool is idle, at most `patience`. Returns whether it is.
-    pub(super) fn settle(&self, patience: Duration) -> bool {
-        self.workers.settle(patience)
+    pub(super) fn wait_until_idle(&self, patience: Duration) -> bool {
+        self.workers.wait_until_idle(patience)
     }
 }
 
@@ -289,14 +289,14 @@ pub(super) struct ReceivedRequest<'a> {
 
 impl ReceivedRequest<'_> {
     /// Serves it in this thread, which may then go to the reserve.
-    pub(super) fn here(self, job: impl FnOnce(&RequestContext<'_>)) {
+    pub(super) fn run_inline(self, job: impl FnOnce(&RequestContext<'_>)) {
         let core = self.core;
-        self.among_others(job);
-        core.rest();
+        self.run_in_batch(job);
+        core.park_if_unneeded();
     }
 
     /// Serves it in this thread, which has more requests of the same message to serve.
-    pub(super) fn among_others(self, job: impl FnOnce(&RequestContext<'_>)) {
+    pub(super) fn run_in_batch(self, job: impl FnOnce(&RequestContext<'_>)) {
         let Self { core, user, turn, timing, .. } = self;
         let (op, begun) = (timing.op(), timing.begun());
         let serving = RequestContext::in_place(core, timing, user);
@@ -305,12 +305,12 @@ impl ReceivedRequest<'_> {
             log::error!("{}: the request failed because of a bug in namegate", op.name());
         }
         drop(serving);
-        core.learn(op, user, begun);
+        core.record_duration(op, user, begun);
         drop(turn);
     }
 
     /// Serves it in the pool.
-    pub(super) fn beside(
+    pub(super) fn run_in_pool(
         self,
         lane: Lane,
         bytes: usize,
@@ -319,6 +319,6 @@ impl ReceivedRequest<'_> {
         let Self { core, turn, timing, interrupt_id, .. } = self;
         core.submit((timing.op(), lane, timing.hand_on()), interrupt_id, bytes, job);
         drop((timing, turn));
-        core.rest();
+        core.park_if_unneeded();
     }
 }

@@ -20,7 +20,7 @@ impl RequestCore {
         node: NodeId,
         reply: impl Responds<FoundEntry>,
     ) {
-        self.serve((Op::Lookup, caller.uid, self.on(node)), move |serving| {
+        self.serve((Op::Lookup, caller.uid, self.weight_of(node)), move |serving| {
             let found = serving.core.server.tree.lookup_again(node);
             serving.found(found.map_err(Into::into), || false, reply);
         });
@@ -33,7 +33,7 @@ impl RequestCore {
         node: NodeId,
         reply: impl Responds<FoundEntry>,
     ) {
-        self.serve((Op::Lookup, caller.uid, self.on(node)), move |serving| {
+        self.serve((Op::Lookup, caller.uid, self.weight_of(node)), move |serving| {
             let found = serving.core.server.tree.lookup_parent(node);
             serving.found(found.map_err(Into::into), || false, reply);
         });

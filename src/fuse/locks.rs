@@ -167,7 +167,7 @@ impl RequestCore {
         request: LockRequest,
         reply: impl Responds<FoundLock>,
     ) {
-        self.serve((Op::Getlk, caller.uid, self.on(request.node)), move |serving| {
+        self.serve((Op::Getlk, caller.uid, self.weight_of(request.node)), move |serving| {
             let LockRequest { fh, owner, range, .. } = request;
             match serving.core.server.tree.excluding_lock(fh, owner, range) {
                 Ok((range, pid)) => reply.respond(FoundLock { range, pid }),
@@ -184,7 +184,7 @@ impl RequestCore {
         waits: bool,
         reply: impl Responds<()>,
     ) {
-        self.serve((Op::Setlk, caller.uid, self.on(request.node)), move |serving| {
+        self.serve((Op::Setlk, caller.uid, self.weight_of(request.node)), move |serving| {
             let LockRequest { fh, owner, range, .. } = request;
             let core = serving.core;
             match core.server.tree.lock(fh, owner, range) {

@@ -98,7 +98,7 @@ impl Mounted {
     /// the process should end then.
     pub fn serve(self) -> Result<EndOfService, Error> {
         /// By then, files are closed or a file system is stuck.
-        const PATIENCE: Duration = Duration::from_secs(2);
+        const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
         let Self { session, attachment, core, handle, endings } = self;
         let (ends, stop) = (handle.ends.clone(), handle.stop.clone());
         drop(handle);
@@ -122,13 +122,13 @@ impl Mounted {
             }
             Ok(Ending::Served(Ok(()))) if stop.is_some_and(|stop| stop.is_asked()) => {
                 // Whoever has asked for it ends this process if it takes too long.
-                while !core.settle(PATIENCE) {}
+                while !core.wait_until_idle(DRAIN_TIMEOUT) {}
                 core.server.close_audit();
                 std::mem::forget((attachment, core));
                 Ok(EndOfService::HandedOver)
             }
             Ok(Ending::Served(result)) => {
-                if !core.settle(PATIENCE) {
+                if !core.wait_until_idle(DRAIN_TIMEOUT) {
                     core.server.close_audit();
                 }
                 match result {
@@ -179,7 +179,7 @@ impl Handle {
         let before = server.swap(config.clone());
         if config.show_otherwise(&before) && server.notifier().is_some() {
             /// How long to wait for the kernel to forget names.
-            const PATIENCE: Duration = Duration::from_secs(1);
+            const FORGET_TIMEOUT: Duration = Duration::from_secs(1);
             let (server, gate) = (self.server.clone(), before.gate.clone());
             let (ends, ended) = mpsc::channel::<()>();
             // In a separate thread: while a client waits in a directory, the kernel waits for the client.
@@ -201,7 +201,7 @@ impl Handle {
             });
             match forgetting {
                 // The receiver wakes when the thread drops the sender.
-                Ok(_) => drop(ended.recv_timeout(PATIENCE)),
+                Ok(_) => drop(ended.recv_timeout(FORGET_TIMEOUT)),
                 Err(error) => log::warn!("names are seen as before until their timeout: {error}"),
             }
         }
@@ -226,7 +226,7 @@ impl Handle {
     /// others are served; then no more requests are read. Does nothing for a mount without a successor.
     pub fn hand_over(&self, patience: Duration) {
         let (Some(core), Some(stop)) = (self.core.upgrade(), &self.stop) else { return };
-        core.settle(patience);
+        core.wait_until_idle(patience);
         stop.stop();
     }
 
@@ -262,7 +262,7 @@ impl Handle {
                 if begun.elapsed() < grace {
                     continue;
                 }
-                let stuck = core.in_work_for(grace);
+                let stuck = core.in_progress_longer_than(grace);
                 if !stuck.is_empty() {
                     let _ = ends.send(Ending::Stuck(in_words(&stuck)));
                     return;

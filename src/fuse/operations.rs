@@ -67,12 +67,12 @@ impl RequestCore {
         reply: impl Responds<FoundEntry>,
     ) {
         let (pid, name) = (caller.pid, name.to_owned());
-        self.serve_on(Op::Lookup, caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Lookup, caller, self.weight_of(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
             match serving.server.do_lookup(serving.reach(), parent, &name) {
                 Err(RequestFailure::Backing(ELSEWHERE)) => {
                     // The mount is known only after the lookup.
-                    serving.hand_on(Domain::Other(!parent.0), move |serving| {
+                    serving.continue_in_pool(Domain::Other(!parent.0), move |serving| {
                         let found = serving.server.do_lookup(serving.reach(), parent, &name);
                         serving.entry(parent, &name, found, reply);
                     });
@@ -85,8 +85,8 @@ impl RequestCore {
     /// Subtracts lookups of nodes, always in this thread: this needs only memory, except for dropping removed nodes.
     pub(super) fn forget(self: &Arc<Self>, nodes: impl Iterator<Item = (NodeId, u64)>) {
         // The kernel sends this request for no user.
-        let asked = self.asked(Op::Forget, 0, self.on(NodeId::ROOT));
-        asked.among_others(|serving| nodes.for_each(|(node, lookups)| serving.forget(node, lookups)));
+        let request = self.begin(Op::Forget, 0, self.weight_of(NodeId::ROOT));
+        request.run_in_batch(|serving| nodes.for_each(|(node, lookups)| serving.forget(node, lookups)));
     }
 
     pub(super) fn getattr(
@@ -95,7 +95,7 @@ impl RequestCore {
         node: NodeId,
         reply: impl Responds<NodeAttributes>,
     ) {
-        let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
+        let weight = self.weight_of(node).takes_if(node == NodeId::ROOT, Load::Probe);
         self.serve_on(Op::Getattr, caller, weight, move |serving| {
             serving.attr(node, serving.core.server.tree.getattr(node), reply);
         });
@@ -107,7 +107,7 @@ impl RequestCore {
         node: NodeId,
         reply: impl Responds<(NodeAttributes, Option<Time>)>,
     ) {
-        let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
+        let weight = self.weight_of(node).takes_if(node == NodeId::ROOT, Load::Probe);
         self.serve_on(Op::Statx, caller, weight, move |serving| match serving.core.server.tree.statx(node) {
             Ok((stat, created)) => reply.respond((serving.attributes(node, stat), created)),
             Err(errno) => reply.error(serving.errno(errno)),
@@ -122,7 +122,7 @@ impl RequestCore {
         changes: Changes,
         reply: impl Responds<NodeAttributes>,
     ) {
-        let weight = self.on(node);
+        let weight = self.weight_of(node);
         let cuts_off = changes.size.is_some() && self.is_local(weight) && self.server.tree.is_large(node);
         // What was written through a memory map is older than the time that is set now.
         let writes_back = changes.restores_mtime()
@@ -146,7 +146,7 @@ impl RequestCore {
     }
 
     pub(super) fn readlink(self: &Arc<Self>, caller: &Caller, node: NodeId, reply: impl RespondsBytes) {
-        self.serve_on(Op::Readlink, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Readlink, caller, self.weight_of(node), move |serving| {
             match serving.core.server.tree.readlink(node) {
                 Ok(target) => reply.respond_bytes(target.as_encoded_bytes()),
                 Err(errno) => reply.error(serving.errno(errno)),
@@ -162,7 +162,7 @@ impl RequestCore {
         reply: impl Responds<FoundEntry>,
     ) {
         let name = name.to_owned();
-        self.serve_on(Op::Mknod, &caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Mknod, &caller, self.weight_of(parent), move |serving| {
             let made = serving.server.do_mknod(&caller, parent, &name, mode, rdev);
             serving.entry(parent, &name, made, reply);
         });
@@ -176,7 +176,7 @@ impl RequestCore {
         reply: impl Responds<FoundEntry>,
     ) {
         let name = name.to_owned();
-        self.serve_on(Op::Mkdir, &caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Mkdir, &caller, self.weight_of(parent), move |serving| {
             let made = serving.server.do_mkdir(&caller, parent, &name, mode);
             serving.entry(parent, &name, made, reply);
         });
@@ -190,7 +190,7 @@ impl RequestCore {
         reply: impl Responds<FoundEntry>,
     ) {
         let (name, target) = (name.to_owned(), target.to_owned());
-        self.serve_on(Op::Symlink, &caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Symlink, &caller, self.weight_of(parent), move |serving| {
             let made = serving.server.do_symlink(&caller, parent, &name, &target);
             serving.entry(parent, &name, made, reply);
         });
@@ -218,7 +218,7 @@ impl RequestCore {
         reply: impl Responds<()>,
     ) {
         let name = name.to_owned();
-        self.serve_on(Op::Unlink, caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Unlink, caller, self.weight_of(parent), move |serving| {
             serving.empty(serving.server.do_unlink(serving.user(), parent, &name), reply);
         });
     }
@@ -231,7 +231,7 @@ impl RequestCore {
         reply: impl Responds<()>,
     ) {
         let name = name.to_owned();
-        self.serve_on(Op::Rmdir, caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Rmdir, caller, self.weight_of(parent), move |serving| {
             serving.empty(serving.server.do_rmdir(serving.user(), parent, &name), reply);
         });
     }
@@ -258,7 +258,7 @@ impl RequestCore {
         flags: i32,
         reply: impl Responds<OpenedNode>,
     ) {
-        self.serve_on(Op::Open, &caller, self.on(node), move |serving| {
+        self.serve_on(Op::Open, &caller, self.weight_of(node), move |serving| {
             serving.open(&caller, node, flags, reply);
         });
     }
@@ -272,7 +272,7 @@ impl RequestCore {
         reply: impl Responds<(FoundEntry, OpenedNode)>,
     ) {
         let name = name.to_owned();
-        self.serve_on(Op::Create, &caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Create, &caller, self.weight_of(parent), move |serving| {
             let server = &serving.server;
             let make = || server.do_create(&caller, parent, &name, mode, flags);
             serving.create(&caller, flags, make, || server.may_be_kept(parent, &name), reply);
@@ -288,7 +288,7 @@ impl RequestCore {
         flags: i32,
         reply: impl Responds<(FoundEntry, OpenedNode)>,
     ) {
-        self.serve_on(Op::Tmpfile, &caller, self.on(parent), move |serving| {
+        self.serve_on(Op::Tmpfile, &caller, self.weight_of(parent), move |serving| {
             let tree = &serving.core.server.tree;
             let make = || Ok(tree.tmpfile(&caller, parent, mode, flags)?);
             serving.create(&caller, flags, make, || false, reply);
@@ -304,7 +304,7 @@ impl RequestCore {
         reply: impl RespondsBytes,
     ) {
         let size = size as usize;
-        let weight = self.on(node).takes_if(size > TRANSFER, Load::Heavy);
+        let weight = self.weight_of(node).takes_if(size > TRANSFER, Load::Heavy);
         self.serve_on(Op::Read, caller, weight, move |serving| serving.read(fh, offset, size, reply));
     }
 
@@ -322,13 +322,14 @@ impl RequestCore {
         let is_synchronous = open_flags & libc::O_DSYNC != 0;
         // A long write too is served here if it is not known to take long: another thread would need a copy of the data, which takes
         // as long as the write.
-        let weight = self.on(node).takes_if(is_synchronous, Load::Light);
-        let asked = self.asked(Op::Write, caller.uid, weight);
-        match asked.lane {
-            None => asked.here(|serving| serving.write((writer.as_ref(), set_id), fh, offset, data, reply)),
+        let weight = self.weight_of(node).takes_if(is_synchronous, Load::Light);
+        let request = self.begin(Op::Write, caller.uid, weight);
+        match request.lane {
+            None => request
+                .run_inline(|serving| serving.write((writer.as_ref(), set_id), fh, offset, data, reply)),
             Some(lane) => {
-                let data = data[..self.room(lane, data.len())].to_vec();
-                asked.beside(lane, data.len(), move |serving| {
+                let data = data[..self.accepted_len(lane, data.len())].to_vec();
+                request.run_in_pool(lane, data.len(), move |serving| {
                     serving.write((writer.as_ref(), set_id), fh, offset, &data, reply);
                 });
             }
@@ -344,14 +345,14 @@ impl RequestCore {
         owner: u64,
         reply: impl Responds<()>,
     ) {
-        self.serve_on(Op::Flush, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Flush, caller, self.weight_of(node), move |serving| {
             serving.core.unlock_all(fh, owner);
             serving.empty(serving.core.server.tree.flush(fh), reply);
         });
     }
 
     pub(super) fn release(self: &Arc<Self>, caller: &Caller, node: NodeId, fh: Fh, reply: impl Responds<()>) {
-        let weight = self.on(node).takes_if(self.server.tree.takes_long_to_release(fh), Load::Closing);
+        let weight = self.weight_of(node).takes_if(self.server.tree.takes_long_to_release(fh), Load::Closing);
         let late = reply_early(reply);
         self.serve_on(Op::Release, caller, weight, move |serving| {
             serving.core.unlock_released(fh);
@@ -368,7 +369,7 @@ impl RequestCore {
         data_only: bool,
         reply: impl Responds<()>,
     ) {
-        let weight = self.on(node).takes(Load::Light).interruptible(&reply);
+        let weight = self.weight_of(node).takes(Load::Light).interruptible(&reply);
         self.serve_on(Op::Fsync, caller, weight, move |serving| {
             serving.empty(serving.core.server.tree.fsync(fh, data_only), reply);
         });
@@ -376,7 +377,7 @@ impl RequestCore {
 
     pub(super) fn opendir(self: &Arc<Self>, caller: &Caller, node: NodeId, reply: impl Responds<OpenedNode>) {
         let pid = caller.pid;
-        self.serve_on(Op::Opendir, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Opendir, caller, self.weight_of(node), move |serving| {
             match serving.core.server.tree.opendir(node, serving.user()) {
                 Ok((fh, listing)) => {
                     let flags = serving.core.readers.opens(pid, node).flags(listing);
@@ -399,7 +400,7 @@ impl RequestCore {
         reply: impl NameList,
     ) {
         let pid = caller.pid;
-        self.serve_on(Op::Readdir, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Readdir, caller, self.weight_of(node), move |serving| {
             serving.names(pid, node, fh, offset, reply);
         });
     }
@@ -413,7 +414,7 @@ impl RequestCore {
         reply: impl EntryList,
     ) {
         let pid = caller.pid;
-        self.serve_on(Op::Readdirplus, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Readdirplus, caller, self.weight_of(node), move |serving| {
             serving.entries(pid, node, fh, offset, reply);
         });
     }
@@ -426,7 +427,7 @@ impl RequestCore {
         reply: impl Responds<()>,
     ) {
         let late = reply_early(reply);
-        self.serve_on(Op::Releasedir, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Releasedir, caller, self.weight_of(node), move |serving| {
             serving.core.server.tree.releasedir(fh);
             late.into_iter().for_each(|reply| reply.respond(()));
         });
@@ -440,7 +441,7 @@ impl RequestCore {
         data_only: bool,
         reply: impl Responds<()>,
     ) {
-        let weight = self.on(node).takes(Load::Light).interruptible(&reply);
+        let weight = self.weight_of(node).takes(Load::Light).interruptible(&reply);
         self.serve_on(Op::Fsyncdir, caller, weight, move |serving| {
             serving.empty(serving.core.server.tree.fsyncdir(fh, data_only), reply);
         });
@@ -448,7 +449,7 @@ impl RequestCore {
 
     pub(super) fn statfs(self: &Arc<Self>, caller: &Caller, node: NodeId, reply: impl Responds<Statvfs>) {
         // The health check sends this request.
-        let weight = self.on(node).takes_if(node == NodeId::ROOT, Load::Probe);
+        let weight = self.weight_of(node).takes_if(node == NodeId::ROOT, Load::Probe);
         self.serve_on(Op::Statfs, caller, weight, move |serving| {
             match serving.core.server.tree.statfs(node) {
                 Ok(stat) => {
@@ -471,7 +472,7 @@ impl RequestCore {
         reply: impl Responds<()>,
     ) {
         let (name, value) = (name.to_owned(), value.to_owned());
-        self.serve_on(Op::Setxattr, &caller, self.on(node), move |serving| {
+        self.serve_on(Op::Setxattr, &caller, self.weight_of(node), move |serving| {
             let set = serving.core.server.tree.setxattr(&caller, node, &name, &value, flags);
             serving.empty(set, reply);
         });
@@ -485,7 +486,7 @@ impl RequestCore {
         reply: impl Responds<AttributeSize> + RespondsBytes,
     ) {
         let (name, uid) = (name.to_owned(), caller.uid);
-        self.serve_on(Op::Getxattr, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Getxattr, caller, self.weight_of(node), move |serving| {
             if name.as_bytes().starts_with(WHY_ATTRIBUTE.as_bytes()) {
                 return serving.xattr(size, reply, |value| serving.core.server.why(&name, uid, value));
             }
@@ -501,7 +502,7 @@ impl RequestCore {
         size: u32,
         reply: impl Responds<AttributeSize> + RespondsBytes,
     ) {
-        self.serve_on(Op::Listxattr, &caller, self.on(node), move |serving| {
+        self.serve_on(Op::Listxattr, &caller, self.weight_of(node), move |serving| {
             let tree = &serving.core.server.tree;
             serving.xattr(size, reply, |names| tree.listxattr(&caller, node, names));
         });
@@ -515,7 +516,7 @@ impl RequestCore {
         reply: impl Responds<()>,
     ) {
         let name = name.to_owned();
-        self.serve_on(Op::Removexattr, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Removexattr, caller, self.weight_of(node), move |serving| {
             serving.empty(serving.core.server.tree.removexattr(node, &name), reply);
         });
     }
@@ -528,7 +529,7 @@ impl RequestCore {
         (offset, len): (u64, u64),
         reply: impl Responds<()>,
     ) {
-        let weight = self.on(node).takes(Load::Heavy).interruptible(&reply);
+        let weight = self.weight_of(node).takes(Load::Heavy).interruptible(&reply);
         self.serve_on(Op::Fallocate, &caller, weight, move |serving| {
             serving.empty(serving.core.server.tree.fallocate(&caller, fh, mode, offset, len), reply);
         });
@@ -542,7 +543,7 @@ impl RequestCore {
         whence: i32,
         reply: impl Responds<FileOffset>,
     ) {
-        self.serve_on(Op::Lseek, caller, self.on(node), move |serving| {
+        self.serve_on(Op::Lseek, caller, self.weight_of(node), move |serving| {
             match serving.core.server.tree.lseek(fh, offset, whence) {
                 Ok(offset) => reply.respond(FileOffset(offset)),
                 Err(errno) => reply.error(serving.errno(errno)),
@@ -576,7 +577,7 @@ impl RequestCore {
         reply: impl Responds<IoctlOutput>,
     ) {
         let data = data.to_owned();
-        self.serve_on(Op::Ioctl, &caller, self.on(node), move |serving| {
+        self.serve_on(Op::Ioctl, &caller, self.weight_of(node), move |serving| {
             match serving.core.server.tree.ioctl(&caller, open, command, &data) {
                 Ok(output) => {
                     if output.is_empty() {

@@ -71,7 +71,7 @@ fn force(server: &Weak<Server>, nodes: &Receiver<Vec<NodeId>>) {
         let Some(notifier) = server.notifier() else { continue };
         for (parent, name) in nodes.into_iter().filter_map(|node| server.tree.place(node)) {
             // Usually the kernel caches the stored name; an equivalent name stays cached.
-            if let Some(shown) = server.now().serve.gate.show(&name)
+            if let Some(shown) = server.active_config().serve.gate.show(&name)
                 && let Err(error) = notifier.forget_entry(parent.0, &shown.name)
             {
                 log::debug!("the kernel does not forget: {error}");

@@ -57,7 +57,11 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Continues the request in the pool by `job`, because it takes long.
-    pub(super) fn hand_on(&self, domain: Domain, job: impl FnOnce(&RequestContext<'_>) + Send + 'static) {
+    pub(super) fn continue_in_pool(
+        &self,
+        domain: Domain,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
+    ) {
         let lane = Lane { user: self.user, domain, load: Load::Light };
         self.core.submit((self.timing.op(), lane, self.timing.hand_on()), None, 0, job);
     }

@@ -44,7 +44,7 @@ const NAME: &str = "source";
 /// it.
 pub(super) const SOURCE: u64 = 1 << 63;
 /// How long the kernel may take to look up one name.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The node that the kernel calls `number`.
 pub(super) fn node(number: u64) -> NodeId {
@@ -140,7 +140,7 @@ impl HiddenMount {
                 PollFd::new(self.connection.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.ended.as_fd(), PollFlags::POLLIN),
             ];
-            let left = PATIENCE.saturating_sub(begin.elapsed());
+            let left = LOOKUP_TIMEOUT.saturating_sub(begin.elapsed());
             match poll(&mut polled, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
                 Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
                 Err(Errno::EINTR) => continue,

@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// The active configuration.
-    pub(super) fn now(&self) -> Guard<Arc<ActiveConfig>> {
+    pub(super) fn active_config(&self) -> Guard<Arc<ActiveConfig>> {
         self.active.load()
     }
 
@@ -96,7 +96,7 @@ impl Server {
     /// This takes as long as listing all directories in the lookup table.
     pub(super) fn forget_names(&self, before: &Gate, mut forget: impl FnMut(NodeId, Option<&OsStr>)) {
         for directory in self.tree.directories() {
-            let (after, mut names) = (self.now(), Vec::new());
+            let (after, mut names) = (self.active_config(), Vec::new());
             // A directory that cannot be listed now cannot be listed by clients either.
             let _ = self.tree.list(directory, |entry| {
                 if !matches!(entry.name.as_bytes(), b"." | b"..") {
@@ -111,7 +111,7 @@ impl Server {
 
     /// The active configuration.
     pub fn config(&self) -> ServeConfig {
-        self.now().serve.clone()
+        self.active_config().serve.clone()
     }
 
     /// The server with an audit log of names that are refused, or let through against the policy.
@@ -124,7 +124,7 @@ impl Server {
     /// [`WHY_ATTRIBUTE`](crate::telemetry::audit::WHY_ATTRIBUTE): written to `value`, which may be empty to get the length.
     pub(super) fn why(&self, name: &OsStr, uid: u32, value: &mut [u8]) -> nix::Result<usize> {
         let audit = self.audit.as_ref().ok_or(Errno::ENODATA)?;
-        let answer = audit.why(name, uid, self.now().serve.gate.policy()).ok_or(Errno::ENODATA)?;
+        let answer = audit.why(name, uid, self.active_config().serve.gate.policy()).ok_or(Errno::ENODATA)?;
         if !value.is_empty() {
             value.get_mut(..answer.len()).ok_or(Errno::ERANGE)?.copy_from_slice(&answer);
         }
@@ -155,7 +155,7 @@ impl Server {
 
     /// The server with the active configuration, for one request.
     pub(super) fn for_request(&self) -> ConfiguredServer<'_> {
-        ConfiguredServer { server: self, config: self.now() }
+        ConfiguredServer { server: self, config: self.active_config() }
     }
 }
 
@@ -181,7 +181,7 @@ impl ConfiguredServer<'_> {
     /// Whether the kernel may cache the name with this reply. A reply by a configuration that is no longer active may be
     /// wrong by now.
     pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
-        let is_active = Arc::ptr_eq(&self.config, &self.now());
+        let is_active = Arc::ptr_eq(&self.config, &self.active_config());
         is_active && !self.config.is_ambiguous(name) && !self.leaving.contains(parent, name)
     }
 

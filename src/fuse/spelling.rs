@@ -59,7 +59,7 @@ fn hash(name: &(NodeId, OsString)) -> u64 {
 
 impl PendingRenames {
     /// More than the number of renames between their first and second request.
-    const MOST: usize = 1024;
+    const MAX_PENDING: usize = 1024;
 
     /// With the names of a predecessor: a client whose first request that has delayed must not be delayed again.
     pub(super) fn for_state(state: Option<&'static SurvivalState>) -> Self {
@@ -77,7 +77,7 @@ impl PendingRenames {
         if let Some(state) = self.state.filter(|_| !was_known) {
             state.note_delayed_rename(hash);
         }
-        if names.len() > Self::MOST
+        if names.len() > Self::MAX_PENDING
             && let Some(oldest) = names.iter().min_by_key(|(_, came)| **came).map(|(name, _)| name.clone())
         {
             names.remove(&oldest);
@@ -110,12 +110,12 @@ mod tests {
         for _ in 0..2 {
             assert!(leaving.delay_first_rename((root, OsStr::new("a"))));
         }
-        for i in 0..PendingRenames::MOST - 1 {
+        for i in 0..PendingRenames::MAX_PENDING - 1 {
             assert!(!leaving.delay_first_rename((root, OsStr::new(&i.to_string()))));
         }
         assert!(leaving.contains(root, OsStr::new("a")));
         assert!(!leaving.delay_first_rename((root, OsStr::new("one too many"))));
         assert!(!leaving.contains(root, OsStr::new("a")), "the oldest is asked for anew");
-        assert_eq!(leaving.names.lock().len(), PendingRenames::MOST);
+        assert_eq!(leaving.names.lock().len(), PendingRenames::MAX_PENDING);
     }
 }

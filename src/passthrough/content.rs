@@ -132,10 +132,10 @@ impl Passthrough {
     pub fn copy_file_range(&self, caller: &Caller, range: &CopyRange) -> Result<usize> {
         // The caller repeats the call for the rest. This bounds the wait of others for the file, the disk or the thread, and lets a
         // signal end a long copy.
-        const MOST: usize = 16 << 20;
+        const MAX_COPY: usize = 16 << 20;
         let (from, to) = (self.files.get(range.from)?, self.files.get(range.to)?);
         let (mut from_offset, mut to_offset) = (signed(range.from_offset)?, signed(range.to_offset)?);
-        let len = usize::try_from(range.len).map_or(MOST, |len| len.min(MOST));
+        let len = usize::try_from(range.len).map_or(MAX_COPY, |len| len.min(MAX_COPY));
         let (source, target) = (self.file(&from)?, self.file(&to)?);
         self.changing(to.node(), caller, SetId::AsCaller, || {
             nix::fcntl::copy_file_range(&source, Some(&mut from_offset), &target, Some(&mut to_offset), len)

@@ -14,9 +14,9 @@ use super::file::XFS_SUPER_MAGIC;
 use super::node::NodeId;
 
 /// How many files get a small number.
-const MOST: u64 = 1 << 24;
+const SMALL_NUMBERS: u64 = 1 << 24;
 /// The lowest of these numbers is greater.
-const LOWEST: u64 = u32::MAX as u64 - MOST;
+const LOWEST: u64 = u32::MAX as u64 - SMALL_NUMBERS;
 
 /// Flag in the ids of all other files on other file systems. No file system in use has inode numbers this high.
 const FOREIGN: u64 = 1 << 63;
@@ -56,7 +56,7 @@ impl ForeignIds {
 
     /// The id of the file with the number `count`.
     pub(super) fn id(&self, count: u64) -> u64 {
-        if self.are_small && count < MOST { u64::from(u32::MAX) - count } else { FOREIGN | count }
+        if self.are_small && count < SMALL_NUMBERS { u64::from(u32::MAX) - count } else { FOREIGN | count }
     }
 
     /// The number of the file with this id.
@@ -74,7 +74,13 @@ mod tests {
         let [small, large] = [true, false].map(|are_small| ForeignIds { are_small });
         assert_eq!((small.id(1), small.id(2)), (0xFFFF_FFFE, 0xFFFF_FFFD));
         assert_eq!((small.id(1 << 40), large.id(1)), (FOREIGN | 1 << 40, FOREIGN | 1));
-        for (ids, count) in [(&small, 1), (&small, MOST - 1), (&small, MOST), (&large, 1), (&large, MOST)] {
+        for (ids, count) in [
+            (&small, 1),
+            (&small, SMALL_NUMBERS - 1),
+            (&small, SMALL_NUMBERS),
+            (&large, 1),
+            (&large, SMALL_NUMBERS),
+        ] {
             let id = NodeId(ids.id(count));
             assert!(ids.has(id) && ids.count(id) == count, "{count}");
         }

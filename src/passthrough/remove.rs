@@ -31,7 +31,7 @@ pub(super) fn renames_removed(kind: FsType) -> bool {
 
 /// How long a removal waits for earlier requests: a client that closes a file and then removes it does not wait for the
 /// FUSE_RELEASE in between.
-const PATIENCE: Duration = Duration::from_millis(10);
+const RELEASE_WAIT: Duration = Duration::from_millis(10);
 
 /// A node that is about to lose a name.
 struct PendingRemoval {
@@ -135,7 +135,7 @@ impl Passthrough {
             };
             match is_open {
                 false => return true,
-                true if begin.elapsed() > PATIENCE => return node.opened.lock().opens == 0,
+                true if begin.elapsed() > RELEASE_WAIT => return node.opened.lock().opens == 0,
                 true => sleep(Duration::from_micros(500)),
             }
         }

@@ -57,7 +57,7 @@ pub trait NameEquivalence: fmt::Debug + Send + Sync {
 const HOLDS: u32 = 16;
 
 /// Maximum number of directories with an index, and of entries in all indexes: some 50 MB at worst.
-const MOST: IndexLimits = IndexLimits { directories: 1024, entries: 1 << 18 };
+const MAX_INDEX: IndexLimits = IndexLimits { directories: 1024, entries: 1 << 18 };
 
 #[derive(Clone, Copy, Debug)]
 struct IndexLimits {
@@ -164,7 +164,7 @@ impl Index {
 
 impl Default for Spellings {
     fn default() -> Self {
-        Self { limits: MOST, kept: Mutex::default(), hold: AtomicU64::new(0) }
+        Self { limits: MAX_INDEX, kept: Mutex::default(), hold: AtomicU64::new(0) }
     }
 }
 

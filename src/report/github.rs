@@ -15,7 +15,7 @@ use crate::policy::CheckOutcome;
 use crate::source::location::Container;
 
 /// Maximum number of annotations of each level.
-const MOST: u64 = 10;
+const MAX_ANNOTATIONS: u64 = 10;
 
 /// Writes records as annotations.
 pub struct Github<W> {
@@ -68,7 +68,7 @@ impl<W: Write + Send> Report for Github<W> {
             CheckOutcome::Reject => ("error", &mut self.errors),
         };
         *count += 1;
-        if *count > MOST {
+        if *count > MAX_ANNOTATIONS {
             return Ok(());
         }
         let mut rules: Vec<&str> = record.objections.iter().map(|o| o.violation.rule.name()).collect();
@@ -93,7 +93,7 @@ impl<W: Write + Send> Report for Github<W> {
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         self.faults += 1;
-        match self.faults > MOST {
+        match self.faults > MAX_ANNOTATIONS {
             true => Ok(()),
             false => self.annotate("error", path, "could not be read", message),
         }
@@ -109,7 +109,7 @@ impl<W: Write + Send> Report for Github<W> {
             (self.warnings, "name with warnings only", "names with warnings only"),
             (self.faults, "entry that could not be read", "entries that could not be read"),
         ];
-        let left_out = left_out.map(|(count, one, many)| (count.saturating_sub(MOST), one, many));
+        let left_out = left_out.map(|(count, one, many)| (count.saturating_sub(MAX_ANNOTATIONS), one, many));
         let left_out: Vec<String> = left_out
             .into_iter()
             .filter(|&(count, ..)| count > 0)

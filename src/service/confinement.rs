@@ -91,11 +91,11 @@ pub fn give_up() -> io::Result<()> {
 /// raising the hard limit needs CAP_SYS_RESOURCE. Without that, the limit is unchanged.
 pub fn raise_open_files() {
     /// A higher limit would let clients use too much memory. The systemd unit has the same limit.
-    const MOST: u64 = 1 << 20;
+    const MAX_OPEN_FILES: u64 = 1 << 20;
     let allowed =
         fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|number| number.trim().parse().ok());
     if let (Some(allowed), Ok((_, hard))) = (allowed, getrlimit(Resource::RLIMIT_NOFILE)) {
-        let most = MOST.min(allowed).max(hard);
+        let most = MAX_OPEN_FILES.min(allowed).max(hard);
         if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
             log::debug!("the hard limit of open files stays at {hard}: {error}");
         }

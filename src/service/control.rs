@@ -29,7 +29,7 @@ pub use server::{ControlHandler, ControlServer, ReservedSocket};
 use std::time::Duration;
 
 /// Time limit for sending a request or a reply.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -46,16 +46,16 @@ use crate::telemetry::log as log_output;
 const PANICKED: i32 = 101;
 
 /// Give up once servers that completed nothing reach this crash score.
-const MOST: u64 = 512;
+const MAX_CRASH_SCORE: u64 = 512;
 
 /// The exit status of a server that has finished its requests for a successor.
 pub(super) const HANDED_OVER: i32 = 77;
 
 /// How long a server may serve others while the requests in its pool are finished, before it stops reading.
-pub(super) const QUIET: Duration = Duration::from_secs(5);
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that has not handed over after these seconds is killed: clients wait for the difference at most, and then for the next server.
-const PATIENCE: u32 = QUIET.as_secs() as u32 + 3;
+const HANDOVER_SECONDS: u32 = DRAIN_TIMEOUT.as_secs() as u32 + 3;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
@@ -152,7 +152,7 @@ pub(super) fn hold(
                     fail(&format!("the server was ended by {death} before it had mounted"));
                 }
                 deaths = if state.progress() == progress { deaths + crash_score } else { crash_score };
-                if deaths >= MOST {
+                if deaths >= MAX_CRASH_SCORE {
                     fail(&format!(
                         "servers end without serving, the last one by {death}: clients of the mount get errors"
                     ));
@@ -243,7 +243,7 @@ fn wait(server: Pid, signals: &SigSet, end: Option<Signal>, may_leave: bool) -> 
                 } else if next == Next::Server {
                     next = if signal == LEAVE { Next::AnotherProcess } else { Next::AnotherProgram };
                     pass_on(UPGRADE);
-                    alarm::set(PATIENCE);
+                    alarm::set(HANDOVER_SECONDS);
                 }
             }
             Ok(signal) => {

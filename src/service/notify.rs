@@ -33,7 +33,7 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG: (&str, &str) = ("WATCHDOG_USEC", "WATCHDOG_PID");
 
 /// The time limit for sending a message.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The service manager that started this process, if one did.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +91,7 @@ impl ServiceManager {
     pub fn at(address: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = self::address(address)?;
         let socket = UnixDatagram::unbound()?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog, held: None })
     }
 
@@ -153,13 +153,13 @@ impl ServiceManager {
     /// # Errors
     /// It has not after a few seconds.
     pub(super) fn barrier(&self) -> io::Result<()> {
-        const PATIENCE: u16 = 5_000;
+        const BARRIER_TIMEOUT: u16 = 5_000;
         let (read, written) = io::pipe()?;
         self.send("BARRIER=1", &[written.as_raw_fd()])?;
         drop(written);
         // The manager closes its copy.
         let mut polled = [PollFd::new(read.as_fd(), PollFlags::empty())];
-        match poll(&mut polled, PollTimeout::from(PATIENCE))? {
+        match poll(&mut polled, PollTimeout::from(BARRIER_TIMEOUT))? {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => Ok(()),
         }
@@ -248,12 +248,12 @@ mod tests {
         let begin = std::time::Instant::now();
         socket.set_nonblocking(true).unwrap();
         // Fills the queue, which takes a few messages, and sends one more.
-        while begin.elapsed() < PATIENCE / 2 {
+        while begin.elapsed() < SEND_TIMEOUT / 2 {
             manager.alive();
         }
         drop(socket);
         manager.alive();
-        assert!(begin.elapsed() < 20 * PATIENCE);
+        assert!(begin.elapsed() < 20 * SEND_TIMEOUT);
         assert!(ServiceManager::at(OsStr::new("relative"), None).is_err());
         ServiceManager::none().ready();
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
-use super::holder::{HANDED_OVER, QUIET, hold};
+use super::holder::{DRAIN_TIMEOUT, HANDED_OVER, hold};
 use super::mount_config::MountConfig;
 use super::mount_service::{MountService, mode_by_hand, warn_of_mode};
 use super::notify::ServiceManager;
@@ -177,7 +177,7 @@ fn serve_after(
                 log::error!("cannot watch for requests that are stuck: {error}");
             }
         }
-        SignalRequest::HandOver => served.handle().hand_over(QUIET),
+        SignalRequest::HandOver => served.handle().hand_over(DRAIN_TIMEOUT),
     };
     let signals = if is_detached { signals.without_terminal() } else { signals };
     signals
@@ -209,7 +209,7 @@ fn resumed_config(config: &MountConfig, state: &SurvivalState) -> ServeConfig {
 /// Reads the configuration as it was read again before, in a thread that is not waited for long: a file that lies in the mount can be
 /// read only when the mount is served.
 fn reload_before_serving(served: &Arc<MountService>) -> Result<(), ServeError> {
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const RELOAD_TIMEOUT: Duration = Duration::from_secs(2);
     let (ends, ended) = mpsc::channel::<()>();
     let served = served.clone();
     let reloading = move || {
@@ -219,7 +219,7 @@ fn reload_before_serving(served: &Arc<MountService>) -> Result<(), ServeError> {
     };
     let started = thread::Builder::new().name("reload".into()).spawn(reloading);
     started.map_err(|error| ServeError::new(format!("cannot read the configuration again: {error}")))?;
-    let _ = ended.recv_timeout(PATIENCE);
+    let _ = ended.recv_timeout(RELOAD_TIMEOUT);
     Ok(())
 }
 
@@ -271,7 +271,7 @@ fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
 /// # Errors
 /// Nothing could be mounted.
 pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
     settings
         .make_absolute()
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
@@ -288,7 +288,7 @@ pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
     };
     let started = thread::Builder::new().name("check".into()).spawn(checking);
     started.map_err(|error| ServeError::new(format!("cannot check the source: {error}")))?;
-    match ended.recv_timeout(PATIENCE) {
+    match ended.recv_timeout(CHECK_TIMEOUT) {
         Ok(result) => result.map_err(ServeError::new),
         Err(_) => {
             log::warn!("source and mount point do not answer, and are not checked");

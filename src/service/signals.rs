@@ -59,7 +59,7 @@ impl Signals {
     /// Ends the process at SIGTERM or SIGINT while a write to an output is stuck: whoever polls these signals may be the one that writes.
     pub fn end_stuck_writes(&self) {
         /// How long a write may take after a signal.
-        const PATIENCE: Duration = Duration::from_millis(700);
+        const WRITE_GRACE: Duration = Duration::from_millis(700);
         const INTERVAL: Duration = Duration::from_millis(50);
         let Some(Ok(fd)) = self.fd().map(|fd| fd.try_clone_to_owned()) else { return };
         let end = move || {
@@ -72,7 +72,7 @@ impl Signals {
                 let ending = ending.find(|&signal| signals >> (signal as u32 - 1) & 1 == 1);
                 stuck = match (ending, writing(), stuck) {
                     (Some(signal), (ended, true), Some((before, since))) if ended == before => {
-                        if since.elapsed() >= PATIENCE {
+                        if since.elapsed() >= WRITE_GRACE {
                             remove_unfinished();
                             process::exit(128 + signal as i32);
                         }

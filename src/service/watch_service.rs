@@ -226,7 +226,7 @@ impl WatchRun<'_> {
 
     fn finish(mut self) -> io::Result<WatchOutcome> {
         /// How long programs may run after the end.
-        const PATIENCE: Duration = Duration::from_secs(5);
+        const EXIT_GRACE: Duration = Duration::from_secs(5);
         let mut counts = self.watch.counts();
         // A watch that ends with the first finding does not read everything, and is not meant to.
         if self.is_once {
@@ -236,7 +236,7 @@ impl WatchRun<'_> {
             self.note_uncovered(counts.uncovered);
         }
         let commands =
-            self.sinks.commands.take().map(|commands| commands.finish(PATIENCE)).unwrap_or_default();
+            self.sinks.commands.take().map(|commands| commands.finish(EXIT_GRACE)).unwrap_or_default();
         self.flush()?;
         (self.sinks.print)(&self.progress());
         Ok(WatchOutcome { counts, commands, has_finding: self.has_finding })

@@ -146,11 +146,11 @@ impl Audit {
     /// Accepts no more records, and waits up to two seconds until the queued ones are written. Dropping it does the same.
     pub fn close(&self) {
         /// A disk or a terminal that blocks must not keep the process from ending.
-        const PATIENCE: Duration = Duration::from_secs(2);
+        const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
         self.queue.close();
         let ended = self.ended.lock();
         // An error means that the writer has already ended.
-        let _ = ended.recv_timeout(PATIENCE);
+        let _ = ended.recv_timeout(CLOSE_TIMEOUT);
     }
 }
 

@@ -20,10 +20,10 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     /// Maximum number of tickets. When there are more, the oldest job is no longer interrupted.
-    const MOST: usize = 1024;
+    const MAX_PENDING: usize = 1024;
 
     pub(super) fn add(&mut self, interrupt_id: u64) {
-        if self.tickets.len() == Self::MOST {
+        if self.tickets.len() == Self::MAX_PENDING {
             self.tickets.pop_front();
         }
         self.tickets.push_back(interrupt_id);
@@ -54,6 +54,6 @@ mod tests {
         (0..2000).for_each(|interrupt_id| interrupts.add(interrupt_id));
         assert!(!interrupts.contains(0) && interrupts.contains(1999));
         assert!(interrupts.remove(1999) && !interrupts.remove(1999));
-        assert_eq!(interrupts.tickets.len(), Interrupts::MOST - 1);
+        assert_eq!(interrupts.tickets.len(), Interrupts::MAX_PENDING - 1);
     }
 }

@@ -89,8 +89,8 @@ impl Workers {
     }
 
     /// Called by a reading thread between two requests: blocks while the thread is not needed.
-    pub fn rest(&self) {
-        self.reader_threads.rest();
+    pub fn park_if_unneeded(&self) {
+        self.reader_threads.park_if_unneeded();
     }
 
     /// Runs `job` in the pool. `bytes` is the memory that it holds, for [`Workers::has_room`].
@@ -135,12 +135,12 @@ impl Workers {
     /// Usage of the pool, and the number of requests in progress for more than a second, in the pool or not.
     pub fn usage(&self) -> PoolUsage {
         const STUCK: Duration = Duration::from_secs(1);
-        let stuck = self.in_work_for(STUCK).len();
+        let stuck = self.in_progress_longer_than(STUCK).len();
         PoolUsage { stuck, ..self.pool.usage() }
     }
 
     /// The requests in progress for longer than `age`.
-    pub fn in_work_for(&self, age: Duration) -> Vec<RequestInProgress> {
+    pub fn in_progress_longer_than(&self, age: Duration) -> Vec<RequestInProgress> {
         let now = Instant::now();
         let mut all = self.pool.in_work(now);
         all.extend(self.reader_threads.in_work(now));
@@ -149,8 +149,8 @@ impl Workers {
     }
 
     /// Waits until the pool is idle, at most `patience`. Returns whether it is.
-    pub fn settle(&self, patience: Duration) -> bool {
-        self.pool.settle(patience)
+    pub fn wait_until_idle(&self, patience: Duration) -> bool {
+        self.pool.wait_until_idle(patience)
     }
 }
 

@@ -201,7 +201,7 @@ impl WorkerPool {
         state.queued == 0 && state.running.is_empty()
     }
 
-    pub(super) fn settle(&self, patience: Duration) -> bool {
+    pub(super) fn wait_until_idle(&self, patience: Duration) -> bool {
         let busy = |state: &mut PoolState| state.queued > 0 || !state.running.is_empty();
         !self.0.done.wait_while_for(&mut self.0.state.lock(), busy, patience).timed_out()
     }

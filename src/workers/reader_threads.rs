@@ -1,6 +1,6 @@
 //! The reading threads: which ones are active, and which ones are in reserve.
 //!
-//! The transport starts [`ReaderThreads::RESERVE`] more threads than needed. Each thread calls [`ReaderThreads::rest`] after a request, and the
+//! The transport starts [`ReaderThreads::RESERVE`] more threads than needed. Each thread calls [`ReaderThreads::park_if_unneeded`] after a request, and the
 //! surplus ones block there. They cost nothing, and continue when the supervisor finds that others are stuck.
 
 use std::cell::OnceCell;
@@ -135,7 +135,7 @@ impl ReaderThreads {
         self.keeps_reading.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn rest(&self) {
+    pub(super) fn park_if_unneeded(&self) {
         if self.keeps_reading.load(Ordering::Relaxed)
             || self.active.load(Ordering::Relaxed) <= self.wanted.load(Ordering::Relaxed)
         {

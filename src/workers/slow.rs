@@ -46,7 +46,7 @@ impl SlowRequests {
     }
 
     /// Records that a request of this kind and user took `took` and has just ended.
-    pub fn learn(&self, kind: RequestKind, user: u32, took: Duration, now: Instant) {
+    pub fn record_duration(&self, kind: RequestKind, user: u32, took: Duration, now: Instant) {
         if took >= Self::SLOW {
             let until = self.at(now).wrapping_add(Self::FOR.as_millis() as u32).max(1);
             self.place(kind, user).store(until, Ordering::Relaxed);

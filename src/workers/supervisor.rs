@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(4);
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Number of reviews without requests before it sleeps. Waking it costs the next request some microseconds.
-const QUIET: u32 = 250;
+const IDLE_REVIEWS: u32 = 250;
 
 #[derive(Debug, Default)]
 struct SupervisorSignals {
@@ -75,7 +75,7 @@ fn keep(signs: &SupervisorSignals, reader_threads: &ReaderThreads, pool: &Worker
             let is_busy = reader_threads.review(now) || !pool.is_idle();
             quiet = if is_busy { 0 } else { quiet + 1 };
         }
-        if quiet < QUIET {
+        if quiet < IDLE_REVIEWS {
             thread::park_timeout(TICK);
             continue;
         }

@@ -75,7 +75,7 @@ fn a_user_with_stuck_jobs_occupies_a_limited_share_of_the_threads() {
     drop(releases);
     // All jobs are served in the end.
     assert_arrive(&running, 37);
-    assert!(workers.settle(PATIENCE));
+    assert!(workers.wait_until_idle(PATIENCE));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn users_take_turns() {
         workers.submit(lane(user), KIND, 0, move || order.lock().push(user));
     }
     drop(release);
-    assert!(workers.settle(PATIENCE));
+    assert!(workers.wait_until_idle(PATIENCE));
     assert_eq!(*order.lock(), [1, 2, 3, 1, 2, 1, 1]);
 }
 
@@ -151,7 +151,7 @@ fn a_job_that_panics_costs_no_thread_and_no_share() {
         // Unwinds like a panic, without the message of one.
         workers.submit(lane(1), KIND, 10, || std::panic::resume_unwind(Box::new(())));
     }
-    assert!(workers.settle(PATIENCE));
+    assert!(workers.wait_until_idle(PATIENCE));
     let (sends, receives) = channel();
     workers.submit(lane(1), KIND, 0, move || sends.send(()).unwrap());
     assert_eq!(receives.recv_timeout(PATIENCE), Ok(()));
@@ -167,7 +167,7 @@ fn the_memory_of_waiting_jobs_is_known() {
     running.recv().unwrap();
     assert!(!workers.has_room(lane(1)) && workers.has_room(lane(2)));
     drop(release);
-    assert!(workers.settle(PATIENCE));
+    assert!(workers.wait_until_idle(PATIENCE));
     assert!(workers.has_room(lane(1)));
 }
 
@@ -195,7 +195,7 @@ fn readers(workers: &Arc<Workers>, regular: usize) -> Sender<Box<dyn FnOnce(&Wor
                 let turn = workers.begin(KIND);
                 request(&workers);
                 drop(turn);
-                workers.rest();
+                workers.park_if_unneeded();
             }
         });
     }
@@ -240,7 +240,7 @@ fn the_last_reading_thread_sends_every_request_to_the_pool() {
         assert_eq!(ask(), Ok(true), "this is the last one");
     }
     // A request ends after its answer is sent, and the supervisor looks twice before it considers a thread stuck.
-    wait_until(|| workers.in_work_for(Duration::ZERO).len() == REGULAR + 1);
+    wait_until(|| workers.in_progress_longer_than(Duration::ZERO).len() == REGULAR + 1);
     // They continue, and the pool is not needed any more.
     drop(releases);
     wait_until(|| ask() == Ok(false));
@@ -250,9 +250,9 @@ fn the_last_reading_thread_sends_every_request_to_the_pool() {
 fn after_a_slow_request_similar_ones_count_as_slow_for_a_while() {
     let slow = SlowRequests::default();
     let now = Instant::now();
-    slow.learn(KIND, 1, Duration::from_millis(1), now);
+    slow.record_duration(KIND, 1, Duration::from_millis(1), now);
     assert!(!slow.contains(KIND, 1, now));
-    slow.learn(KIND, 1, Duration::from_millis(50), now);
+    slow.record_duration(KIND, 1, Duration::from_millis(50), now);
     assert!(slow.contains(KIND, 1, now) && slow.contains(KIND, 1, now + Duration::from_millis(900)));
     assert!(!slow.contains(KIND, 2, now) && !slow.contains(KIND + 1, 1, now));
     assert!(!slow.contains(KIND, 1, now + Duration::from_millis(1100)));

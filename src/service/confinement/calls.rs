@@ -246,11 +246,11 @@ mod tests {
     #[test]
     fn there_are_filters_that_the_kernel_can_take_for_both_architectures() {
         /// `BPF_MAXINSNS` of linux/bpf_common.h.
-        const MOST: usize = 4096;
+        const MAX_INSTRUCTIONS: usize = 4096;
         for architecture in [TargetArch::x86_64, TargetArch::aarch64] {
             for filter in build(architecture).unwrap() {
                 let len = filter.program.len();
-                assert!((1..=MOST).contains(&len), "{len}");
+                assert!((1..=MAX_INSTRUCTIONS).contains(&len), "{len}");
             }
         }
     }

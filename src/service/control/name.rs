@@ -12,14 +12,16 @@ use crate::name::escape::stable_hash;
 pub struct InstanceName(String);
 
 /// The maximum length: the path of a socket has at most 107 bytes (unix(7)), including the directory.
-const MOST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 impl InstanceName {
     /// Converts a word, such as the name of a mount configuration without `.toml`; `None` if it cannot be a name.
     pub fn new(word: &str) -> Option<Self> {
         let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\-@~".contains(&byte);
-        let is_good =
-            !word.is_empty() && word.len() <= MOST && !word.starts_with('.') && word.bytes().all(is_known);
+        let is_good = !word.is_empty()
+            && word.len() <= MAX_LENGTH
+            && !word.starts_with('.')
+            && word.bytes().all(is_known);
         is_good.then(|| Self(word.to_owned()))
     }
 
@@ -56,8 +58,8 @@ impl InstanceName {
                 _ => write!(word, r"\x{byte:02x}"),
             };
         }
-        if word.is_empty() || word.len() > MOST {
-            word.truncate(MOST - 17);
+        if word.is_empty() || word.len() > MAX_LENGTH {
+            word.truncate(MAX_LENGTH - 17);
             let _ = write!(word, "~{:016x}", stable_hash(bytes));
         }
         Self(word)
@@ -66,7 +68,7 @@ impl InstanceName {
     /// The name with a number, for the `number`th instance of that name.
     pub(super) fn numbered(&self, number: u32) -> Self {
         let number = format!("~{number}");
-        let kept = self.0.len().min(MOST - number.len());
+        let kept = self.0.len().min(MAX_LENGTH - number.len());
         Self(format!("{}{number}", &self.0[..kept]))
     }
 

@@ -102,14 +102,14 @@ fn make(directory: &Path) -> io::Result<()> {
 /// Excludes other servers while the socket is created. The file stays: two processes could lock a file that is removed.
 fn lock(directory: &SocketDirectory) -> io::Result<Flock<File>> {
     /// The lock is held only as long as connection attempts take.
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
     let begin = Instant::now();
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let mut file = File::from(directory.open_file(".lock", flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(lock),
-            Err((again, Errno::EWOULDBLOCK)) if begin.elapsed() < PATIENCE => file = again,
+            Err((again, Errno::EWOULDBLOCK)) if begin.elapsed() < LOCK_TIMEOUT => file = again,
             Err((_, errno)) => return Err(errno.into()),
         }
         thread::sleep(Duration::from_millis(10));

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::PATIENCE;
+use super::ANSWER_TIMEOUT;
 use crate::gate::Mode;
 use crate::json::JsonBytes;
 use crate::name::display::display;
@@ -111,7 +111,7 @@ impl ControlRequest {
         match self {
             // A large policy on a slow machine, and directories that are listed to make the kernel forget names.
             Self::Reload | Self::Mode(_) => Duration::from_secs(60),
-            Self::Status | Self::Metrics | Self::Counters => PATIENCE,
+            Self::Status | Self::Metrics | Self::Counters => ANSWER_TIMEOUT,
         }
     }
 

@@ -162,8 +162,8 @@ fn most_jobs() -> usize {
 /// Maximum number of descriptors that are kept for directories with waiting subdirectories: the rest is for opening, and for
 /// output.
 fn most_kept(jobs: usize) -> usize {
-    const MOST: usize = 4096;
-    open_files::limit().min(MOST).saturating_sub(OTHER_FILES + FILES_PER_JOB * jobs)
+    const MAX_KEPT: usize = 4096;
+    open_files::limit().min(MAX_KEPT).saturating_sub(OTHER_FILES + FILES_PER_JOB * jobs)
 }
 
 /// One of the threads that read a tree.

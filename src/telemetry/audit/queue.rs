@@ -23,7 +23,7 @@ const USERS: usize = 1024;
 /// Maximum number of users in a report of dropped records; the report must not become a flood itself.
 const NAMED: usize = 16;
 /// How long a record without limits waits for room.
-const PATIENCE: Duration = Duration::from_millis(500);
+const QUEUE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time between two reports of dropped records.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -173,7 +173,7 @@ impl AuditQueue {
     pub(super) fn put(&self, record: AuditRecord) {
         let mut state = self.state.lock();
         while state.waiting >= QUEUED && !state.is_stuck {
-            state.is_stuck = self.left.wait_for(&mut state, PATIENCE).timed_out();
+            state.is_stuck = self.left.wait_for(&mut state, QUEUE_TIMEOUT).timed_out();
         }
         if state.waiting >= QUEUED {
             state.unowned.queue += 1;

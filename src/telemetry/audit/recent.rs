@@ -114,7 +114,7 @@ impl Remembered {
             self.records.push_back(record);
             return;
         }
-        if self.records.len() == RecentRefusals::MOST {
+        if self.records.len() == RecentRefusals::MAX_RECORDS {
             let most = self.counts.iter().max_by_key(|&(user, count)| (*count, *user == record.uid));
             let of_user = most.map(|(user, _)| *user).unwrap_or_default();
             if let Some(at) = self.records.iter().position(|record| record.uid == of_user) {
@@ -134,7 +134,7 @@ impl Remembered {
 
 impl RecentRefusals {
     /// One screen of records, and at most half a MiB: a name has 255 bytes, a path 4096.
-    const MOST: usize = 64;
+    const MAX_RECORDS: usize = 64;
     /// Maximum number of bytes of a path that are kept for display.
     const SHOWN: usize = 512;
 
@@ -251,8 +251,8 @@ mod tests {
         };
         assert_eq!((times(1), times(3)), (vec![0, 1, 2], vec![0]));
         assert_eq!(times(2), (19_940..20_000).collect::<Vec<_>>(), "and its own last ones");
-        assert_eq!(remembered.records.len(), RecentRefusals::MOST);
-        assert_eq!(remembered.counts.values().sum::<usize>(), RecentRefusals::MOST);
+        assert_eq!(remembered.records.len(), RecentRefusals::MAX_RECORDS);
+        assert_eq!(remembered.counts.values().sum::<usize>(), RecentRefusals::MAX_RECORDS);
         // Two floods share what there is.
         (0..10_000).for_each(|time| remembered.add(refusal(4 + (time % 2) as u32, time)));
         let count = |user: u32| remembered.counts.get(&Some(user)).copied().unwrap_or_default();

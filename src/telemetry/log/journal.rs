@@ -25,7 +25,7 @@ use super::severity;
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Maximum time that a message may wait for a slow journal; the following messages do not wait.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct JournalSocket {
 impl JournalSocket {
     pub(super) fn new(place: &Path) -> Self {
         let socket = UnixDatagram::unbound()
-            .and_then(|socket| socket.set_write_timeout(Some(PATIENCE)).map(|()| socket))
+            .and_then(|socket| socket.set_write_timeout(Some(SEND_TIMEOUT)).map(|()| socket))
             .ok();
         Self { socket, place: place.into(), is_behind: AtomicBool::new(false), lost: AtomicU64::new(0) }
     }

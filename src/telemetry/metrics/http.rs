@@ -21,7 +21,7 @@ use super::{CONTENT_TYPE, MetricsSource};
 /// Maximum number of connections; a further one replaces the oldest.
 const CONNECTIONS: usize = 16;
 /// Deadline of a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum size of a request, in bytes.
 const REQUEST: usize = 8 << 10;
 /// Maximum number of header fields in a request.
@@ -124,7 +124,7 @@ fn accept(listener: &TcpListener) -> io::Result<Option<HttpConnection>> {
     match listener.accept() {
         Ok((stream, _)) => {
             stream.set_nonblocking(true)?;
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + CONNECTION_DEADLINE;
             Ok(Some(HttpConnection { stream, state: HttpStage::Asked(Vec::new()), deadline }))
         }
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {

@@ -25,11 +25,11 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
 use super::ControlHandler;
-use crate::service::control::PATIENCE;
+use crate::service::control::ANSWER_TIMEOUT;
 use crate::service::control::protocol::{ControlReply, ControlRequest, MAX_REQUEST, ReloadOutcome};
 
 /// Maximum number of open connections.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of reading requests that run at once: more would only share the processors.
 const MOST_READING: usize = 4;
 /// Maximum number of changes that run or wait for each other; further ones are refused.
@@ -227,12 +227,12 @@ impl Attendant {
             self.strangers.refuse(&stream, client.0);
             return;
         }
-        if self.connections.len() >= MOST && !self.make_room() {
+        if self.connections.len() >= MAX_CONNECTIONS && !self.make_room() {
             refuse(&stream, BUSY);
             return;
         }
         self.next += 1;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let stage = ConnectionStage::Asking(Vec::new());
         self.connections.push(ControlConnection { number: self.next, stream, client, deadline, stage });
     }
@@ -352,7 +352,7 @@ impl Attendant {
         let mut line = serde_json::to_vec(reply).unwrap_or_default();
         line.push(b'\n');
         connection.stage = ConnectionStage::Answered(line, 0);
-        connection.deadline = Instant::now() + PATIENCE;
+        connection.deadline = Instant::now() + ANSWER_TIMEOUT;
         self.advance(number);
     }
 }
