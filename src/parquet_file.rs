@@ -50,7 +50,6 @@ impl ParquetFile {
         Ok(Self { file, metadata: Arc::new(opened.metadata().clone()) })
     }
 
-    /// The metadata.
     pub fn metadata(&self) -> &ParquetMetaData {
         &self.metadata
     }

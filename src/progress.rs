@@ -62,7 +62,6 @@ pub enum KillPoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remaining {
-    /// The path of the directory.
     #[serde(rename = "directory_base64")]
     pub directory: Base64,
     /// The name that stays, or the name of the link.

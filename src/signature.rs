@@ -19,7 +19,6 @@ pub enum TextKind {
     NulSeparated,
 }
 
-/// A signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signature {
     Utf8,

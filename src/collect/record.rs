@@ -38,7 +38,6 @@ pub(super) struct CollectedGroup {
 }
 
 impl CollectedRecord {
-    /// Reads a line.
     pub(super) fn read(line: RecordLine<'_>) -> Result<Self, String> {
         let name = line.name_hex.0.to_vec();
         let violations = line.violations.iter().map(|violation| read_violation(violation, name.len()));
@@ -91,7 +90,6 @@ impl CollectedRecord {
 }
 
 impl CollectedGroup {
-    /// Reads a line.
     pub(super) fn read(line: &CollisionLine<'_>) -> Result<Self, String> {
         let members: Vec<Vec<u8>> = line.members.iter().map(|member| member.name_hex.0.to_vec()).collect();
         let first = members.iter().min().ok_or("`members` is empty")?;

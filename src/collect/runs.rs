@@ -42,7 +42,6 @@ fn invalid(message: impl Into<String>) -> io::Error {
 }
 
 impl Runs {
-    /// Adds the summary of a scan.
     pub(super) fn add_scan(&mut self, line: &SummaryLine<'_>, file: &str) -> io::Result<()> {
         let basis = line.basis().map_err(|error| invalid(error.to_string()))?;
         let targets = line.targets.iter().map(|of| profile::by_name(&of.target)).collect::<Result<_, _>>();

@@ -47,7 +47,6 @@ impl Condition {
 pub struct Diagnosis {
     /// Identifies the check; stays the same in all releases.
     pub id: &'static str,
-    /// Its result.
     pub condition: Condition,
     /// What was found, for people; bytes from the machine are escaped.
     pub found: String,

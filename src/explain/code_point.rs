@@ -21,11 +21,8 @@ pub struct CodePoint {
 pub struct Properties {
     /// The scalar value itself.
     pub character: char,
-    /// General_Category.
     pub general_category: &'static str,
-    /// Script.
     pub script: &'static str,
-    /// Bidi_Class.
     pub bidi_class: &'static str,
     /// Id of the rule that looks for its class, if it is suspicious in a file name.
     pub class: Option<&'static str>,

@@ -70,11 +70,9 @@ pub struct Explanation {
     pub profiles: Vec<&'static str>,
     /// The rules that the name breaks, and the profiles that object.
     pub objections: Vec<ExplainedViolation>,
-    /// The Unicode version of the properties.
     pub unicode_version: String,
 }
 
-/// One octet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OctetRow {
     /// Its offset, from 0.
@@ -143,7 +141,6 @@ pub struct SequenceRow {
     pub code_point: Option<CodePoint>,
 }
 
-/// One normalization form.
 #[derive(Clone, Debug, Serialize)]
 pub struct FormRow {
     /// `NFC`, `NFD`, `NFKC` or `NFKD`.
@@ -184,7 +181,6 @@ pub struct Change {
 pub struct ReadingRow {
     /// The name of the encoding in the WHATWG Encoding Standard.
     pub encoding: String,
-    /// The text.
     pub text: String,
 }
 

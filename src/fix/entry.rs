@@ -18,9 +18,7 @@ use crate::sys::stat::{self, Stat};
 /// of the identity: every rename sets it, and so does everything that may rightly happen between a rename and its undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodeIdentity {
-    /// The inode number.
     pub ino: u64,
-    /// The type.
     pub kind: FileKind,
     /// The birth time, if it is known.
     pub born: Option<InodeTime>,

@@ -29,11 +29,9 @@ use crate::sys::process::processors;
 
 /// Executes batches.
 pub struct Executor<'r> {
-    /// The roots of the plan.
     pub roots: Arc<PlanRoots>,
     /// The changes of earlier runs.
     pub history: History,
-    /// The observer.
     pub observer: &'r dyn Observer,
     /// How many original names could not be kept, by reason.
     pub not_kept: BTreeMap<&'static str, u64>,
@@ -41,12 +39,10 @@ pub struct Executor<'r> {
 
 /// A batch and the entries of it to execute.
 pub struct BatchRun<'b> {
-    /// The batch.
     pub batch: &'b JournalBatch,
     /// The open directories of a new batch. `None` for a batch of an earlier run: its directories are opened when their turn comes,
     /// and the state of its entries is unknown.
     pub dirs: Option<&'b [Arc<OpenPlanDir>]>,
-    /// The direction.
     pub direction: Direction,
     /// Selects entries by their index.
     pub wanted: &'b (dyn Fn(usize) -> bool + Sync),

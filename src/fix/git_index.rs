@@ -20,7 +20,6 @@ type Names = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 /// A work tree whose index was changed, or not.
 #[derive(Debug)]
 pub struct WorkTree {
-    /// Its top.
     pub top: PathBuf,
     /// How many paths of the index have changed.
     pub changed: io::Result<usize>,

@@ -25,15 +25,11 @@ use crate::sys::stat::{self, Stat};
 pub struct GroupMember {
     /// The id in the plan.
     pub id: u64,
-    /// The old name.
     #[serde(rename = "old_hex")]
     pub old: Hex,
-    /// The new name.
     #[serde(rename = "new_hex")]
     pub new: Hex,
-    /// The inode number.
     pub inode: u64,
-    /// The type.
     pub kind: FileKind,
     /// The birth time, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +64,6 @@ pub struct GroupProgress {
     pub owner: Option<u32>,
 }
 
-/// The direction of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the new names.
@@ -78,7 +73,6 @@ pub enum Direction {
 }
 
 impl GroupMember {
-    /// The inode of the entry.
     pub fn identity(&self) -> InodeIdentity {
         InodeIdentity { ino: self.inode, kind: self.kind, born: self.born }
     }

@@ -28,7 +28,6 @@ pub use parse::{PlanError, PlanLine, PlanParser};
 use crate::policy::Confidence;
 use crate::policy::rule::{RuleId, Severity};
 
-/// The format version.
 pub const VERSION: u64 = 1;
 
 /// The longest line, in bytes: no longer line can hold a path.
@@ -45,7 +44,6 @@ pub const MAX_NAME_BYTES: usize = 4095;
 pub struct Plan {
     /// The first line.
     pub header: PlanHeader,
-    /// The renames.
     pub renames: Vec<Rename>,
     /// The symbolic links whose targets change.
     pub retargets: Vec<Retarget>,
@@ -59,7 +57,6 @@ pub struct Plan {
 pub struct PlanHeader {
     /// Always `plan`.
     pub r#type: LineType,
-    /// The format version.
     pub version: u64,
     /// The version of the program.
     pub tool: String,
@@ -67,7 +64,6 @@ pub struct PlanHeader {
     pub created: String,
     /// The trees that were read. Nothing outside them is touched.
     pub roots: Vec<PlanRoot>,
-    /// The names of the profiles.
     pub profiles: Vec<String>,
     /// The policy as a configuration in TOML, for [`Config::parse`](crate::policy::config::Config::parse); `None` if it
     /// cannot be written as one.
@@ -127,7 +123,6 @@ pub struct PlanRoot {
 pub struct PlanDirectory {
     /// The absolute path before any rename above it.
     pub path: Vec<u8>,
-    /// The inode number.
     pub inode: u64,
     /// The kernel file handle, if the file system has them.
     pub handle: Option<FileHandle>,
@@ -143,14 +138,10 @@ pub struct FileHandle {
     pub bytes: Vec<u8>,
 }
 
-/// The entry that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeenEntry {
-    /// The inode number.
     pub inode: u64,
-    /// The change time of the inode.
     pub ctime: InodeTime,
-    /// The type.
     pub kind: FileKind,
     /// The birth time and the content, if the file system has birth times.
     pub birth: Option<SeenBirth>,
@@ -159,7 +150,6 @@ pub struct SeenEntry {
 /// What identifies an entry whose change time is another one: the plan was undone, or the owner changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeenBirth {
-    /// The birth time.
     pub born: InodeTime,
     /// The time of the last change of the content.
     pub mtime: InodeTime,
@@ -171,19 +161,13 @@ pub struct SeenBirth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A FIFO.
     Fifo,
-    /// A socket.
     Socket,
-    /// A block device.
     Block,
-    /// A character device.
     Character,
 }
 
@@ -194,11 +178,8 @@ pub struct Rename {
     pub id: u64,
     /// The directory that holds the entry.
     pub directory: Arc<PlanDirectory>,
-    /// The name.
     pub old: Vec<u8>,
-    /// The new name.
     pub new: String,
-    /// The entry.
     pub entry: SeenEntry,
     /// The rules that the old name breaks.
     pub reasons: Vec<RuleId>,
@@ -216,7 +197,6 @@ pub struct Rename {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alternative {
-    /// The name.
     pub new: String,
     /// How it follows from the old name.
     pub reading: String,
@@ -231,7 +211,6 @@ pub struct Retarget {
     pub name: Vec<u8>,
     /// The link, before it is renamed itself.
     pub entry: SeenEntry,
-    /// The target.
     pub old_target: Vec<u8>,
     /// The target after all renames in `after`, for the reader: [`Retarget::target`] computes the real one.
     pub new_target: Vec<u8>,
@@ -243,7 +222,6 @@ pub struct Retarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetPart {
-    /// The id of the rename.
     #[serde(rename = "id")]
     pub rename: u64,
     /// The index of the component in the target. `/a//b/` has the components `a` and `b`.
@@ -255,7 +233,6 @@ pub struct TargetPart {
 pub struct Skipped {
     /// The directory that holds the entry.
     pub directory: Arc<PlanDirectory>,
-    /// The name.
     pub name: Vec<u8>,
     /// The rules that it breaks.
     pub reasons: Vec<RuleId>,

@@ -120,7 +120,6 @@ fn unescape_one(text: &str) -> Option<(char, &str)> {
     Some((c, chars.as_str()))
 }
 
-/// Writes a plan as a table.
 pub struct PlanTableWriter<W: Write>(csv::Writer<W>);
 
 impl<W: Write> PlanTableWriter<W> {

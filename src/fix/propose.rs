@@ -370,7 +370,6 @@ fn work_tree_above(root: &[u8]) -> Option<Vec<u8>> {
     above.find(|dir| dir.join(".git").exists()).map(|dir| dir.as_os_str().as_bytes().to_vec())
 }
 
-/// A path on the target.
 fn target_path(prefix: &[u8], below_root: &[u8]) -> Vec<u8> {
     let below_root = below_root.strip_prefix(b"/").unwrap_or(below_root);
     if prefix.is_empty() { below_root.to_vec() } else { path_in(prefix, below_root) }

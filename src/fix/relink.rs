@@ -47,17 +47,13 @@ pub struct Relink {
     /// The name of the private directory.
     #[serde(rename = "private_hex")]
     pub private_dir: Hex,
-    /// The old target.
     #[serde(rename = "old_target_base64")]
     pub old_target: Base64,
-    /// The new target.
     #[serde(rename = "new_target_base64")]
     pub new_target: Base64,
     /// The inode number while the link has the old target.
     pub inode: u64,
-    /// The access time.
     pub atime: InodeTime,
-    /// The modification time.
     pub mtime: InodeTime,
     /// The owner. A link with another owner was changed after this record was made.
     pub uid: u32,
@@ -74,9 +70,7 @@ pub(super) const fn time_spec(time: InodeTime) -> TimeSpec {
 #[derive(Debug)]
 pub struct OpenLink {
     fd: OwnedFd,
-    /// The metadata.
     pub stat: Stat,
-    /// The target.
     pub target: Vec<u8>,
 }
 

@@ -34,7 +34,6 @@ const MAX_SEARCHED: usize = 256;
 /// At most this many names are tried in a search.
 const MAX_TRIES: usize = 4096;
 
-/// An open directory.
 #[derive(Debug)]
 pub struct OpenPlanDir {
     fd: OwnedFd,

@@ -9,7 +9,6 @@ use super::history::History;
 use super::journal::{BatchEntry, FailedEntry, JournalBatch, JournalContents};
 use crate::progress::Remaining;
 
-/// The phase of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalPhase {
     /// A process is writing the journal.
@@ -48,10 +47,8 @@ impl JournalPhase {
     }
 }
 
-/// The summary of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSummary {
-    /// The phase.
     pub phase: JournalPhase,
     /// The number of lines of the plan that were done.
     pub done: u64,

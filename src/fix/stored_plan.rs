@@ -22,7 +22,6 @@ use crate::policy::Confidence;
 use crate::signature::{self, TextKind};
 use crate::sys::process::processors;
 
-/// A valid plan.
 #[derive(Debug)]
 pub struct StoredPlan {
     /// The first line.
@@ -49,7 +48,6 @@ pub struct StoredPlan {
 pub enum StoredPlanError {
     /// It cannot be read, or a temporary file cannot be written.
     File(io::Error),
-    /// It has errors.
     Lines(Vec<PlanError>),
 }
 
@@ -98,7 +96,6 @@ struct PlanLines {
 }
 
 impl PlanLines {
-    /// Adds the line with this number.
     fn add(&mut self, line: PlanLine, number: usize) -> io::Result<()> {
         match line {
             PlanLine::Header(header) => self.header = header,
@@ -260,7 +257,6 @@ struct LineBlock {
     bytes: Vec<u8>,
     /// Where each line ends.
     ends: Vec<usize>,
-    /// The number of the first.
     first: usize,
 }
 

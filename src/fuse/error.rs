@@ -21,14 +21,12 @@ pub enum Error {
     Mountpoint(PathBuf, io::Error),
     /// The mount point is inside the source: a walk of the mount would never end.
     Inside {
-        /// The source.
         source: PathBuf,
         /// The mount point below it.
         mountpoint: PathBuf,
     },
     /// namegate is already mounted at the mount point.
     Mounted {
-        /// The mount point.
         mountpoint: PathBuf,
         /// The source of the existing mount, as in the mount table.
         source: Vec<u8>,

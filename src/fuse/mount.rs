@@ -120,7 +120,6 @@ pub fn mount(
 
 /// Where a mount is made, and of what.
 struct Places {
-    /// The source.
     found: OwnedFd,
     /// Its path without links.
     source: PathBuf,

@@ -51,7 +51,6 @@ pub(super) trait EntryList: Responder {
     fn done(self);
 }
 
-/// An entry of a directory.
 pub(super) struct ListedEntry<'a> {
     pub(super) ino: u64,
     /// Offset of the next entry.
@@ -79,7 +78,6 @@ impl FoundEntry {
     }
 }
 
-/// Attributes of a node.
 pub(super) struct NodeAttributes {
     pub(super) stat: FileStat,
     /// How long the kernel may cache them.
@@ -101,7 +99,6 @@ pub(super) struct WrittenBytes(pub(super) u32);
 /// Size of an extended attribute, or of the list of all.
 pub(super) struct AttributeSize(pub(super) u32);
 
-/// An offset in a file.
 pub(super) struct FileOffset(pub(super) i64);
 
 /// A lock that excludes another one.

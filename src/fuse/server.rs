@@ -73,7 +73,6 @@ impl Server {
         self.notifier.get()
     }
 
-    /// The active configuration.
     pub(super) fn active_config(&self) -> Guard<Arc<ActiveConfig>> {
         self.active.load()
     }
@@ -109,7 +108,6 @@ impl Server {
         }
     }
 
-    /// The active configuration.
     pub fn config(&self) -> ServeConfig {
         self.active_config().serve.clone()
     }

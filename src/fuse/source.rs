@@ -20,7 +20,6 @@ use crate::telemetry::metrics::SourceProblems;
 /// What the source must be.
 #[derive(Clone, Debug, Default)]
 pub struct SourceRequirements {
-    /// A mount point.
     pub mount_point: bool,
     /// A directory with an entry of this name.
     pub marker: Option<String>,
@@ -53,7 +52,6 @@ pub(super) struct SourceWatch {
     root: OwnedFd,
     /// Where it was, and on which mount; `None` where the mount is one that only the server has (`noatime`).
     place: Option<(PathBuf, u64)>,
-    /// The mount point.
     mountpoint: PathBuf,
     was_read_only: bool,
     /// Only asked when somebody asks the mount: it can take long.

@@ -12,7 +12,6 @@ use crate::passthrough::{LookupEntry, has_set_id};
 pub(super) struct Timeouts {
     /// For names.
     pub(super) entry: Duration,
-    /// For attributes.
     pub(super) attr: Duration,
 }
 

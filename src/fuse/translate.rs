@@ -16,7 +16,6 @@ fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(part)).unwrap_or(UNIX_EPOCH)
 }
 
-/// The type in a mode.
 fn file_type(mode: u32) -> FileType {
     match mode & libc::S_IFMT {
         libc::S_IFIFO => FileType::NamedPipe,

@@ -39,7 +39,6 @@ const OPERATIONS: [&str; 6] = ["create", "mkdir", "mknod", "symlink", "link", "r
 pub struct GuardEvent {
     /// Nanoseconds of the clock CLOCK_MONOTONIC.
     time: u64,
-    /// The number of the guard.
     guard: u64,
     process: u32,
     user: u32,

@@ -103,10 +103,8 @@ pub struct GuardCounts {
     pub lost: u64,
 }
 
-/// A guard in its slot.
 #[derive(Clone, Debug)]
 pub struct SlotGuard {
-    /// The slot.
     pub slot: u32,
     /// Its own number, which no other guard gets.
     pub id: u64,

@@ -16,13 +16,11 @@ use crate::telemetry::metrics::{GuardValues, HookValues};
 #[derive(Debug, Serialize)]
 pub struct GuardsReport {
     r#type: &'static str,
-    /// The guards.
     pub guards: Vec<GuardReport>,
     /// The hooks, if there is a guard.
     pub hooks: Vec<HookReport>,
 }
 
-/// One guard.
 #[derive(Debug, Serialize)]
 pub struct GuardReport {
     /// Its directory, as it was when the guard was turned on.
@@ -37,7 +35,6 @@ pub struct GuardReport {
     pub errno: Option<String>,
     /// When the policy was set, by RFC 3339.
     pub since: String,
-    /// The profiles of the policy.
     pub profiles: Vec<String>,
     /// The rules of the policy that the kernel does not check.
     pub unchecked_rules: Vec<&'static str>,
@@ -52,7 +49,6 @@ pub struct GuardReport {
 /// A security hook and its program.
 #[derive(Debug, Serialize)]
 pub struct HookReport {
-    /// The name of the hook.
     pub hook: &'static str,
     /// Whether the program is there.
     pub is_attached: bool,

@@ -30,7 +30,6 @@ const ANY_GENERATION: u64 = u64::MAX;
 /// The directory at the top of a guard's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardRoot {
-    /// Its inode.
     pub inode: u64,
     /// The generation of the inode, where the file system tells it: inode numbers are used again.
     pub generation: Option<u32>,

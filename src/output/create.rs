@@ -183,7 +183,6 @@ impl Replacement {
         self.named.entry.is_some()
     }
 
-    /// The file.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }

@@ -42,11 +42,8 @@ pub enum Destination {
 /// A name in a directory, and the entry that had it when the path was resolved.
 #[derive(Debug)]
 pub struct NamedEntry {
-    /// The directory.
     pub dir: OwnedFd,
-    /// Its attributes.
     pub dir_stat: Stat,
-    /// The name.
     pub name: OsString,
     /// The entry with this name, held open.
     pub entry: Option<(OwnedFd, Stat)>,

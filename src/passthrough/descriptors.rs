@@ -95,7 +95,6 @@ pub(super) struct NodeDescriptors {
 }
 
 impl NodeDescriptors {
-    /// For a node with this record.
     pub(super) fn recorded(record: Option<NodeRecord>) -> Self {
         Self { record: record.map(Box::new), ..Self::default() }
     }
@@ -160,7 +159,6 @@ impl CachedFd for TrackedNode {
     }
 }
 
-/// All spare descriptors.
 #[derive(Debug)]
 pub(super) struct Spares {
     /// Oldest first.

@@ -22,7 +22,6 @@ use crate::sys::directory;
 /// The buffer size of C libraries: some 1000 entries of ordinary length.
 const BUFFER: usize = 32 * 1024;
 
-/// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
     /// The record for a successor. Declared before the descriptor, which is closed after it.
@@ -100,7 +99,6 @@ impl EntryStream {
 pub struct DirEntry<'d> {
     /// Its name; `.` and `..` among them.
     pub name: &'d OsStr,
-    /// Its inode number.
     pub ino: u64,
     /// Its type, one of the `DT_` constants.
     pub kind: u8,

@@ -21,7 +21,6 @@ const fn hash(offset: u64) -> u64 {
     offset >> 32
 }
 
-/// Which offsets a directory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offsets {
     /// Those of the file system, whatever they are.

@@ -42,7 +42,6 @@ fn are_free(kind: FsType, inodes: u64, bytes: u64) -> bool {
 }
 
 impl ForeignIds {
-    /// For a source.
     pub(super) fn of_source(root: impl AsFd) -> Result<Self> {
         let (kind, size) = (fstatfs(&root)?.filesystem_type(), fstatvfs(&root)?);
         let bytes = size.blocks().saturating_mul(size.fragment_size());

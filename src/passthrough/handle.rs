@@ -26,7 +26,6 @@ impl<T> HandleMap<T> {
         Self { open: RwLock::default(), next: AtomicU64::new((server << 40) + 1) }
     }
 
-    /// A new handle.
     pub(super) fn reserve(&self) -> Fh {
         // 64 bits do not wrap around: no number is used twice.
         Fh(self.next.fetch_add(1, Ordering::Relaxed))

@@ -19,7 +19,6 @@ use super::inode::mount_for_handles;
 use crate::sys::handle::{self, KernelHandle};
 use crate::sys::xattr;
 
-/// The key of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleKey(pub [u64; 2]);
 

@@ -17,9 +17,7 @@ use crate::sys::iflags;
 /// An open file or directory; both have handle numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenNode {
-    /// A regular file.
     File(Fh),
-    /// A directory.
     Dir(Fh),
 }
 

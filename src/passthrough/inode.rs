@@ -49,7 +49,6 @@ pub enum Reach {
     /// Only the mount of the source. A lookup of a name on another mount fails with [`ELSEWHERE`], because that file system may not
     /// answer.
     SameMountOnly,
-    /// All mounts.
     Any,
 }
 
@@ -69,7 +68,6 @@ pub(super) struct LookupTable {
     pub(super) foreign_made: u64,
 }
 
-/// All nodes.
 #[derive(Debug)]
 pub(super) struct NodeTable {
     root: Arc<Descriptor>,

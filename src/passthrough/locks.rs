@@ -50,7 +50,6 @@ struct OwnedLocks {
     _share: DescriptorShare,
 }
 
-/// All locks.
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
     by_owner: Mutex<HashMap<LockKey, OwnedLocks>>,

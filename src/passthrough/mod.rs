@@ -77,7 +77,6 @@ pub type Result<T> = std::result::Result<T, Errno>;
 /// An entry that was looked up or created. The lookup count of its node was raised by one; [`Passthrough::forget`] lowers it.
 #[derive(Clone, Copy, Debug)]
 pub struct LookupEntry {
-    /// The node of the entry.
     pub node: NodeId,
     /// Distinguishes files that had the same node id at different times.
     pub generation: u32,
@@ -153,7 +152,6 @@ impl Passthrough {
         self.nodes.has_handles()
     }
 
-    /// The source.
     pub fn root(&self) -> &OwnedFd {
         self.nodes.root()
     }

@@ -114,7 +114,6 @@ pub(super) fn has_appended(file: &File, len: usize) -> Option<usize> {
 /// A file that was open when the predecessor died, as far as its backing file is concerned.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveredFile {
-    /// Its node.
     pub node: NodeId,
     /// Whether it is open for writing.
     pub is_writer: bool,

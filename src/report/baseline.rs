@@ -45,7 +45,6 @@ struct KnownFinding {
 pub struct BaselineError {
     /// The line, from 1.
     pub line: usize,
-    /// The error.
     pub what: String,
 }
 

@@ -25,7 +25,6 @@ const MOST_ROWS: usize = 1_000_000;
 /// What findings are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountBy {
-    /// The rule.
     Rule,
     /// The profile that objects.
     Target,
@@ -49,14 +48,12 @@ impl FromStr for CountBy {
     }
 }
 
-/// The format of the table.
 #[derive(Clone, Copy, Debug)]
 pub enum CountFormat {
     /// Text for people, with the summary.
     Text(Layout),
     /// JSON Lines, with the summary.
     Json,
-    /// CSV.
     Csv,
 }
 

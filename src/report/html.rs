@@ -45,18 +45,15 @@ const MAX_LISTED: usize = 10_000;
 /// Information about a code point.
 #[derive(Clone, Debug)]
 pub struct Glyph {
-    /// Its Unicode name.
     pub name: String,
     /// General_Category.
     pub category: &'static str,
-    /// Script.
     pub script: &'static str,
 }
 
 /// Information about the run for the head of the page. All of it is escaped for display.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReportMetadata {
-    /// The title.
     pub title: String,
     /// When the run began, as RFC 3339 in UTC.
     pub date: String,

@@ -68,7 +68,6 @@ impl RenderedCases {
     }
 }
 
-/// One test.
 struct Case<'c> {
     name: &'c str,
     suite: &'c str,

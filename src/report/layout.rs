@@ -39,18 +39,14 @@ pub const PLAIN: Style = Style::new();
 pub const BOLD: Style = Style::new().bold();
 /// Secondary information.
 pub const DIM: Style = Style::new().dimmed();
-/// Good.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Errors.
 pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// Warnings.
 pub const WARN: Style = AnsiColor::Yellow.on_default();
 /// Claims whose source was not checked.
 pub const DOUBT: Style = AnsiColor::Magenta.on_default();
 /// Structure, such as the marker bits of a byte.
 pub const MARKER: Style = AnsiColor::Cyan.on_default().bold();
 
-/// The style of a severity.
 pub const fn severity_style(severity: Severity) -> Style {
     match severity {
         Severity::Warn => WARN,

@@ -31,7 +31,6 @@ use crate::policy::rule::Severity;
 
 /// Renders the findings of a directory for one report: in any thread, while others write.
 pub trait Renderer: Send + Sync {
-    /// Renders the findings.
     fn render(&self, findings: &DirectoryFindings) -> RenderedFindings;
 }
 
@@ -40,7 +39,6 @@ pub trait Renderer: Send + Sync {
 pub enum RenderedFindings {
     /// The report renders them when it writes them: what it writes depends on what it wrote before.
     Later,
-    /// The output.
     Bytes(Vec<u8>),
     /// The output for each of several reports.
     Each(Vec<RenderedFindings>),

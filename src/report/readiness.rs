@@ -13,7 +13,6 @@ use crate::policy::rule::{RULES, RuleId, RuleKind};
 /// [`Fate`]; a name in no column arrives unchanged.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    /// The target.
     pub target: &'static Profile,
     as_set: ProfileSet,
     /// For each rule: whether the target stores or shows a name that breaks it as another one.

@@ -16,7 +16,6 @@ use crate::policy::rule::{Concern, RuleId, Severity};
 use crate::policy::{CheckOutcome, Confidence, Policy};
 use crate::source::location::DirectoryPath;
 
-/// The summary of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Directories read.
@@ -66,7 +65,6 @@ pub const NOT_UTF8: &str = "not UTF-8";
 /// How often a rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
-    /// Violations.
     pub violations: u64,
     /// Names that break the rule, once or more.
     pub names: u64,
@@ -112,7 +110,6 @@ impl Summary {
         }
     }
 
-    /// Counts the findings of a directory.
     pub fn count_findings(&mut self, findings: &DirectoryFindings) {
         findings.records.iter().chain(&findings.accepted).for_each(|record| self.count(record));
         self.collisions += findings.groups.len() as u64;

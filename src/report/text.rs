@@ -34,7 +34,6 @@ pub enum GroupBy {
 /// What a text report contains, and in which order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
-    /// The order.
     pub group_by: GroupBy,
     /// Whether to print the readiness for each target.
     pub readiness: bool,

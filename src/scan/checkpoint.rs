@@ -40,7 +40,6 @@ pub trait CheckpointSink: std::fmt::Debug + Sync {
 
 /// What a scan resumes from.
 pub struct Checkpoint {
-    /// The counts at the checkpoint.
     pub counts: CheckpointCounts,
     /// The lines that were appended before it.
     pub lines: Box<dyn BufRead>,
@@ -51,7 +50,6 @@ pub struct Checkpoint {
 pub struct CheckpointCounts {
     /// Directories read.
     pub directories: u64,
-    /// Names checked.
     pub names: u64,
     /// Entries that were gone before they were read.
     pub vanished: u64,
@@ -59,7 +57,6 @@ pub struct CheckpointCounts {
     pub accepted: u64,
 }
 
-/// The contents of a line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum CheckpointLine {
@@ -173,7 +170,6 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
     }))
 }
 
-/// The line for a fault.
 pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
     written(&CheckpointLine::Fault {
         path: Base64(fault.path.as_os_str().as_bytes().to_vec()),

@@ -23,7 +23,6 @@ pub(super) struct TreeEvidence<'s> {
     waiting: Mutex<Vec<WaitingDirectory>>,
 }
 
-/// A directory that waits.
 enum WaitingDirectory {
     /// It is read again: its path, and the number of bytes of it that are those of the root.
     Path(PathBuf, usize),

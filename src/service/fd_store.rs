@@ -35,9 +35,7 @@ const TOGETHER: &str = "namegate-more";
 /// What the service manager had stored, and has given to this process.
 #[derive(Debug)]
 pub(super) struct StoredDescriptors {
-    /// The number of the state.
     pub(super) state: RawFd,
-    /// The numbers of the others.
     pub(super) others: HashSet<RawFd>,
     /// Whether the previous holder has left the mount for a restart; otherwise it was killed.
     pub(super) was_left: bool,

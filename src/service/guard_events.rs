@@ -22,13 +22,11 @@ use crate::telemetry::metrics::GuardMetrics;
 
 /// Where events of guards go.
 pub struct GuardEventSinks<'o> {
-    /// The format of the output.
     pub format: FindingFormat,
     /// The output, unless events go to the log.
     pub out: &'o mut dyn Write,
     /// Log and audit log.
     pub audit: Audit,
-    /// The metrics.
     pub metrics: Arc<GuardMetrics>,
     /// The numbers of guards that are known to have ended.
     pub ended: HashSet<u64>,

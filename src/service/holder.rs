@@ -59,12 +59,9 @@ const HANDOVER_SECONDS: u32 = DRAIN_TIMEOUT.as_secs() as u32 + 3;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// A server that has a holder.
 #[derive(Clone, Debug)]
 pub(super) struct HeldServer {
-    /// The state of the mount.
     pub(super) state: &'static SurvivalState,
-    /// The holder.
     pub(super) holder: Pid,
     /// How the previous server has ended; `None` for the first server.
     pub(super) previous: Option<String>,

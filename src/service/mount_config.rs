@@ -17,14 +17,12 @@ use crate::state::SurvivalState;
 use crate::telemetry::audit::{self, AuditLog};
 use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 
-/// The configuration of a mount.
 #[derive(Debug)]
 pub struct MountConfig {
     /// All settings: those of the file, overridden by those of the command line.
     pub settings: MountSettings,
     /// The directory to serve.
     pub source: PathBuf,
-    /// The mount point.
     pub mountpoint: PathBuf,
     /// The settings that a reload can change.
     pub serve: ServeConfig,

@@ -22,7 +22,6 @@ use crate::telemetry::audit::RecentRefusals;
 use crate::telemetry::metrics::{Metrics, MetricsSource};
 use crate::time::timestamp;
 
-/// A mount that is served.
 #[derive(Debug)]
 pub(super) struct MountService {
     name: InstanceName,

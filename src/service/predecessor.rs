@@ -24,11 +24,7 @@ const LEFT: &str = "NAMEGATE_STATE";
 #[derive(Debug)]
 pub(super) enum Predecessor {
     /// The previous program of this process.
-    Program {
-        /// The number of the state.
-        number: RawFd,
-        is_detached: bool,
-    },
+    Program { number: RawFd, is_detached: bool },
     /// Another process. The service manager has kept its descriptors.
     Process(StoredDescriptors),
 }

@@ -32,15 +32,12 @@ pub enum FindingFormat {
 pub struct FindingFiles<'o> {
     /// The output stream; `None` for no output, and in a reload for an unchanged output.
     pub out: Option<Box<dyn Write + Send + 'o>>,
-    /// The audit log.
     pub audit_log: Option<AuditLog>,
 }
 
 /// What happens to findings.
 pub struct FindingSinks<'o> {
-    /// The format of the output.
     pub format: FindingFormat,
-    /// The files.
     pub files: FindingFiles<'o>,
     /// The programs to run.
     pub commands: Option<Commands>,
@@ -61,12 +58,9 @@ pub struct WatchEnd {
     pub duration: Option<Duration>,
 }
 
-/// The result of a watch.
 #[derive(Debug)]
 pub struct WatchOutcome {
-    /// The counters.
     pub counts: WatchCounts,
-    /// The results of the programs.
     pub commands: CommandResults,
     /// Whether there was a finding.
     pub has_finding: bool,
@@ -95,7 +89,6 @@ pub struct WatchService {
     had_terminal: bool,
 }
 
-/// One run of a watch.
 struct WatchRun<'o> {
     watch: Watch,
     sinks: FindingSinks<'o>,

@@ -8,14 +8,11 @@ use crate::name::substitutes::KnownMap;
 use crate::policy::OnMismatch;
 use crate::telemetry::log::LogFormat;
 
-/// One value of a few.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedValue<T> {
-    /// The word for it.
     pub word: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// The value.
     pub value: T,
 }
 
@@ -51,7 +48,6 @@ pub enum LockKeeping {
 pub trait Choices: Copy + PartialEq + Send + Sync + 'static {
     /// What a word stands for, as in "unknown mode".
     const WHAT: &'static str;
-    /// All values.
     const ALL: &'static [NamedValue<Self>];
 
     /// The word for this value; empty for a value that has none.

@@ -34,7 +34,6 @@ use crate::policy::profile::UTF8;
 pub struct MountFile {
     /// The policy; without one, UTF-8 alone.
     pub policy: Option<Config>,
-    /// The settings.
     pub settings: MountSettings,
 }
 
@@ -56,7 +55,6 @@ pub fn is_mount_file(text: &str) -> bool {
     reader::has_key_of(text, &keys)
 }
 
-/// The settings of a table.
 pub(super) fn of_table(table: &str) -> impl Iterator<Item = &'static Setting> {
     TABLE.iter().filter(move |setting| setting.may_stand(SettingPlace::File) && setting.key.0 == table)
 }

@@ -120,7 +120,6 @@ pub enum Strictness {
 /// What the options say.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// The settings.
     pub settings: MountSettings,
     /// The options begin with those of the mount table, and so are all that the mount is to have.
     pub is_whole: bool,

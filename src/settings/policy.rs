@@ -18,14 +18,12 @@ use crate::signature::{self, TextKind};
 /// What `--config` names.
 #[derive(Debug)]
 pub enum ConfigFile {
-    /// A policy.
     Policy(Box<Config>),
     /// A mount configuration, which holds a policy.
     Mount(Box<MountFile>),
 }
 
 impl ConfigFile {
-    /// The policy of the file.
     pub fn policy(self) -> Config {
         match self {
             Self::Policy(policy) => *policy,

@@ -13,7 +13,6 @@ use crate::policy::OnMismatch;
 use crate::policy::profile::{self, Profile};
 use crate::policy::rule::RULES;
 
-/// The schema.
 pub fn schema() -> Value {
     let mut properties = keys("");
     properties.insert("policy".into(), policy());

@@ -58,7 +58,6 @@ impl SettingKind {
     }
 }
 
-/// A value of a setting.
 pub(super) trait SettingValue: Clone + Sized {
     /// What such values look like.
     const KIND: SettingKind;

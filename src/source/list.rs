@@ -39,7 +39,6 @@ pub struct NameReader<R> {
 /// One name of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ListItem {
-    /// A name.
     Name(Vec<u8>),
     /// The name with this number, counted from 1, is longer than [`MAX_NAME`] and was skipped.
     TooLong(u64),
@@ -111,7 +110,6 @@ pub struct List {
     pub file: PathBuf,
     /// What its items are.
     pub items: ListItems,
-    /// The format of the list.
     pub format: ListFormat,
     /// The separator after each item, if the format does not define one.
     pub separator: u8,
@@ -121,7 +119,6 @@ pub struct List {
     pub jobs: NonZeroUsize,
 }
 
-/// An item of a list.
 #[derive(Clone, Copy, Debug)]
 enum ListedName<'i> {
     /// A path, a key or a name.
@@ -139,7 +136,6 @@ fn word_of(kind: EntryKind) -> &'static [u8] {
     }
 }
 
-/// The kind of a word.
 fn kind_of(word: &[u8]) -> Option<EntryKind> {
     [EntryKind::Directory, EntryKind::File, EntryKind::Unknown]
         .into_iter()

@@ -176,7 +176,6 @@ const CHECKED_TOGETHER: usize = 1 << 14;
 pub struct DirectoryBatch {
     /// The container of the directory; `None` for the file system.
     pub container: Option<Arc<Container>>,
-    /// The directory.
     pub dir: PathBuf,
     /// Number of bytes of `dir` up to the root of the source; the rest is the path that a migration keeps.
     pub root_len: usize,
@@ -260,7 +259,6 @@ impl DirectoryBatch {
         matches!(self.siblings, SiblingNames::None | SiblingNames::Excluded(_))
     }
 
-    /// Bytes of its names.
     pub fn name_bytes(&self) -> usize {
         self.names.len() + self.holding_nul.iter().map(Vec::len).sum::<usize>()
     }
@@ -395,7 +393,6 @@ pub struct Fault {
     pub path: PathBuf,
     /// The attempted action, such as `read the directory`.
     pub attempt: &'static str,
-    /// The reason.
     pub error: io::Error,
 }
 

@@ -21,7 +21,6 @@ pub(super) struct RootPaths {
     pub(super) faults: Vec<Fault>,
 }
 
-/// A root of a tree.
 #[derive(Clone, Debug)]
 pub(super) struct TreeRoot {
     /// The path as given.

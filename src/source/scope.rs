@@ -32,7 +32,6 @@ impl Default for Exclude {
     }
 }
 
-/// An invalid pattern.
 #[derive(Debug)]
 pub struct BadPattern(ignore::Error);
 

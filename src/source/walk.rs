@@ -31,7 +31,6 @@ pub struct Walk {
     options: WalkOptions,
 }
 
-/// Options of a walk.
 #[derive(Debug, Default)]
 pub struct WalkOptions {
     /// The part of the tree that is read.

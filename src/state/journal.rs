@@ -59,7 +59,6 @@ pub const CRASHED: u64 = 64;
 /// What the end of a server adds to the score that was killed: probably by somebody, and for another reason.
 pub const KILLED: u64 = 1;
 
-/// The journal of a request.
 #[derive(Debug)]
 pub struct JournalEntry {
     state: &'static SurvivalState,
@@ -84,11 +83,9 @@ pub struct PriorAttempt {
 /// A request that a predecessor has left.
 #[derive(Debug)]
 pub struct InFlight {
-    /// Its journal.
     pub entry: JournalEntry,
     /// The thread that has read it; the reply goes to the descriptor of that.
     pub reader: usize,
-    /// Its message.
     pub message: Vec<u8>,
 }
 

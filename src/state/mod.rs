@@ -79,7 +79,6 @@ mod head {
 /// Number of backing files that can be released at the same time without a trace if the server dies.
 const MOST_CLOSING: usize = 64;
 
-/// The state of a mount.
 #[derive(Debug)]
 pub struct SurvivalState {
     memory: SharedMemory,

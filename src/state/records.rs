@@ -53,7 +53,6 @@ pub struct NodeData {
     pub fd: Option<RawFd>,
     /// The user to whom the descriptor is charged.
     pub uid: Option<u32>,
-    /// The backing file.
     pub backing: BackingRecord,
     /// Whether the backing file must be released with the last open file.
     pub is_revoked: bool,
@@ -68,7 +67,6 @@ pub struct NodeRecord(Slot);
 pub struct OpenData {
     /// Its handle; never 0.
     pub fh: u64,
-    /// Its node.
     pub node: u64,
     /// Whether it is a directory.
     pub is_directory: bool,

@@ -21,12 +21,10 @@ const OBJ_GET: libc::c_int = 7;
 const PROG_TEST_RUN: libc::c_int = 10;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
 
-/// The kind of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
     /// An array of values.
     Array = 2,
-    /// An array of maps.
     ArrayOfMaps = 12,
 }
 

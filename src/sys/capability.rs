@@ -56,7 +56,6 @@ const LAST: u8 = 63;
 /// The three sets of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapabilitySets {
-    /// The capabilities that are in effect.
     pub effective: CapabilitySet,
     /// The capabilities that can be made effective.
     pub permitted: CapabilitySet,

@@ -9,10 +9,8 @@ use nix::errno::Errno;
 /// Offset of the name in a `linux_dirent64`: after d_ino, d_off, d_reclen and d_type.
 const NAME: usize = 19;
 
-/// One entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawDirEntry<'b> {
-    /// Its inode number.
     pub ino: u64,
     /// The offset of the next entry, valid only for `lseek`.
     pub next: i64,

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 pub struct MountEntry {
     /// The identifier of the mount, as long as it exists.
     pub id: u64,
-    /// The mount point.
     pub point: PathBuf,
     /// The device number of the file system, such as `8:1`. After an unmount another file system can get the same number.
     pub device: String,

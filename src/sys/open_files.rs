@@ -15,7 +15,6 @@ pub fn raise_limit() {
     }
 }
 
-/// The limit of open files.
 pub fn limit() -> usize {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((UNKNOWN, UNKNOWN));
     usize::try_from(soft).unwrap_or(usize::MAX)

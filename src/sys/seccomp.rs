@@ -12,7 +12,6 @@ pub struct Instruction {
     pub jump_true: u8,
     /// Offset of the next instruction if it is false.
     pub jump_false: u8,
-    /// Operand.
     pub operand: u32,
 }
 

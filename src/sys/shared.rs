@@ -88,12 +88,10 @@ impl SharedMemory {
         Ok(Self { words, buffers, sizes, file })
     }
 
-    /// The number of the descriptor.
     pub fn number(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    /// The words.
     pub fn words(&self) -> &'static [AtomicU64] {
         self.words
     }

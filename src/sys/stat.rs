@@ -20,7 +20,6 @@ pub struct Time {
 /// Attributes of one inode, from statx(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its inode number.
     pub ino: u64,
     /// The file system: major number in the upper, minor number in the lower half.
     pub device: u64,
@@ -30,9 +29,7 @@ pub struct Stat {
     pub mode: u32,
     /// Number of its hard links.
     pub links: u32,
-    /// Its owner.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
     /// Its length in bytes.
     pub size: u64,

@@ -41,7 +41,6 @@ macro_rules! operations {
         }
 
         impl Op {
-            /// All requests.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// The request with this number (`as u8`).

@@ -43,10 +43,12 @@ pub(super) enum Origin {
 pub(super) enum RescanFilter {
     /// No name; the directory is read to find directories in it.
     Nothing,
-    /// All names.
     All(Origin),
     /// Names that may have appeared since `when`, while events were lost.
-    Since { when: SystemTime, above_changed: bool },
+    Since {
+        when: SystemTime,
+        above_changed: bool,
+    },
 }
 
 /// A directory in the queue, to be read.

@@ -37,7 +37,6 @@ pub struct FanotifyEvent<'b> {
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventEntry<'b> {
-    /// The directory.
     pub dir: EventObject<'b>,
     /// The name in the directory.
     pub name: &'b OsStr,
@@ -50,7 +49,6 @@ pub struct EventObject<'b> {
     pub fsid: [u8; 8],
     /// The type of the handle.
     pub kind: i32,
-    /// The bytes of the handle.
     pub handle: &'b [u8],
 }
 

@@ -8,7 +8,6 @@ use super::fanotify::MalformedEvent;
 /// `struct inotify_event` without its name.
 const HEAD: usize = 16;
 
-/// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InotifyEvent<'b> {
     /// The watch that it belongs to; -1 for none.

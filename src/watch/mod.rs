@@ -61,7 +61,6 @@ impl WatchEngine {
     }
 }
 
-/// The settings of a watch.
 #[derive(Debug)]
 pub struct WatchSettings {
     /// The policy to check names against.
@@ -89,7 +88,6 @@ pub struct Finding {
     pub path: Option<PathBuf>,
 }
 
-/// Counters of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchCounts {
     /// Events that were read.
@@ -118,7 +116,6 @@ pub struct Watched {
     pub path: PathBuf,
     /// The type of its file system.
     pub kind: String,
-    /// The engine that watches it.
     pub engine: WatchEngine,
     /// Why engines that come first cannot watch it.
     pub instead: Option<String>,
@@ -196,7 +193,6 @@ impl Watch {
         &self.watched
     }
 
-    /// The counters.
     pub fn counts(&self) -> WatchCounts {
         let is_covered = self.filesystem_mark.as_ref().is_none_or(FilesystemMark::is_covered)
             && self.directory_marks.iter().all(DirectoryMarks::is_covered);

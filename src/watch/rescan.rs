@@ -35,7 +35,6 @@ pub(super) struct Rescan {
 /// What to do when everything in the queue has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RescanStep {
-    /// Nothing.
     Nothing,
     /// The last pass was not disturbed: directories that it has not found are gone.
     Covered,

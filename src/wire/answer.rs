@@ -17,7 +17,6 @@ use crate::state::journal;
 pub enum ReplyPath {
     /// A descriptor of /dev/fuse.
     Device(Arc<Device>),
-    /// An entry of a ring.
     Ring(RingEntry),
 }
 

@@ -34,7 +34,6 @@ impl Device {
         Self(fd)
     }
 
-    /// The number of the descriptor.
     pub(super) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -11,7 +11,6 @@ use super::abi::{
     ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, StatxIn, SuppGroups, WriteIn, ext, opcode,
 };
 
-/// A request of the kernel.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// Who asks, and for which node.

@@ -210,7 +210,6 @@ impl RingHandle {
     }
 }
 
-/// The entries of a queue.
 #[derive(Debug)]
 struct Queue {
     number: u16,
@@ -228,7 +227,6 @@ impl Queue {
     }
 }
 
-/// A thread with a ring.
 struct RingThread {
     ring: FuseRing,
     answers: Arc<RingAnswers>,
@@ -337,7 +335,6 @@ impl RingThread {
         Ok(())
     }
 
-    /// The queue of an entry.
     fn queue(&mut self, entry: EntryNumber) -> Option<&mut Queue> {
         let number = self.ring.queue(entry)?;
         self.queues.iter_mut().find(|queue| queue.number == number)

@@ -40,7 +40,6 @@ pub type RequestKind = u8;
 /// A request that is being served, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestInProgress {
-    /// Its kind.
     pub kind: RequestKind,
     /// Time since it was started, or since it was queued if it was not started.
     pub age: Duration,

@@ -39,15 +39,12 @@ pub enum Load {
 /// Identifies a queue: the jobs of one user, file system and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lane {
-    /// The user.
     pub user: u32,
     /// The file system.
     pub domain: Domain,
-    /// The load.
     pub load: Load,
 }
 
-/// Limits of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
     /// Number of threads.
@@ -80,7 +77,6 @@ impl Default for PoolLimits {
     }
 }
 
-/// Usage of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Number of threads.

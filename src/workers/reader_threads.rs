@@ -37,7 +37,6 @@ struct SlotObservation {
     is_stuck: bool,
 }
 
-/// The reading threads.
 #[derive(Debug)]
 pub struct ReaderThreads {
     regular: usize,

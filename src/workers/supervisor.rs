@@ -24,7 +24,6 @@ struct SupervisorSignals {
     has_ended: AtomicBool,
 }
 
-/// The supervisor.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     signs: Arc<SupervisorSignals>,

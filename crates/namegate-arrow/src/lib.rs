@@ -39,6 +39,8 @@
 //! # Ok::<(), arrow_schema::ArrowError>(())
 //! ```
 
+#![warn(missing_docs)]
+
 mod byte_column;
 mod candidates;
 mod check;

@@ -111,6 +111,8 @@
 //! | `names` | the Unicode names of characters |
 //! | `serde` | `Serialize` and `Deserialize` for severities, sets of profiles and confidences |
 
+#![warn(missing_docs)]
+
 pub mod check;
 pub mod gate;
 pub mod name;

@@ -30,6 +30,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod decode;
 pub mod directory;
 pub mod fingerprint;

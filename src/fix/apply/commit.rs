@@ -23,7 +23,6 @@ use crate::progress::Observer;
 /// The number of renames that may wait for a temporary name.
 const MAX_AGAIN: usize = 4096;
 
-/// Commits batches.
 pub(super) struct BatchCommitter<'r> {
     pub(super) executor: Executor<'r>,
     /// `None` for a rehearsal.

@@ -48,7 +48,6 @@ pub(super) fn max_open() -> usize {
 /// A batch that was compared with the directories, and what was found besides.
 #[derive(Default)]
 pub(super) struct PreparedBatch {
-    /// The directories.
     pub(super) directories: Vec<BatchDirectory>,
     /// The same directories, open.
     pub(super) dirs: Vec<Arc<OpenPlanDir>>,

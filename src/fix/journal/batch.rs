@@ -16,20 +16,17 @@ use crate::json::Base64;
 pub struct JournalBatch {
     /// The number, from 1.
     pub number: u64,
-    /// The directories.
     pub directories: Vec<BatchDirectory>,
     /// The changes, in order.
     pub entries: Vec<BatchEntry>,
 }
 
-/// A directory of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchDirectory {
     /// The path as in the plan.
     #[serde(rename = "path_base64")]
     pub path: Base64,
-    /// The inode number.
     pub inode: u64,
     /// The access time before the batch.
     pub atime: InodeTime,
@@ -37,7 +34,6 @@ pub struct BatchDirectory {
     pub mtime: InodeTime,
 }
 
-/// A change of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchEntry {
     /// Renames that belong together.
@@ -49,7 +45,6 @@ pub enum BatchEntry {
 }
 
 impl BatchEntry {
-    /// The index of the directory.
     pub const fn directory(&self) -> usize {
         match self {
             Self::Rename(group) => group.directory,
@@ -78,7 +73,6 @@ impl BatchEntry {
 }
 
 impl JournalBatch {
-    /// The first record.
     pub(super) fn head(&self) -> JournalRecord<'static> {
         JournalRecord::Batch {
             number: self.number,

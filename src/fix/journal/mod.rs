@@ -28,7 +28,6 @@ use crate::progress::{KillPoint, Observer};
 use crate::sys::stat;
 use crate::sys::trust::{check_guarded, is_trusted, others_can_write};
 
-/// The format version.
 pub const VERSION: u64 = 1;
 
 /// A journal that is being written.
@@ -157,7 +156,6 @@ impl Journal {
         Ok((journal, contents))
     }
 
-    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }

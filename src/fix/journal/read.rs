@@ -16,7 +16,6 @@ use super::{VERSION, lock};
 use crate::fix::plan::{InodeTime, MAX_HEADER_BYTES};
 use crate::progress::Remaining;
 
-/// The contents of a journal.
 #[derive(Debug)]
 pub struct JournalContents {
     /// The first record.
@@ -39,10 +38,8 @@ pub struct JournalContents {
     pub(super) check: u32,
 }
 
-/// The state of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct BatchState {
-    /// The number.
     pub number: u64,
     /// The number of lines of the plan in the batch.
     pub lines: u64,

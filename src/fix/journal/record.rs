@@ -17,7 +17,6 @@ use crate::json::{Base64, Hex};
 use crate::policy::Confidence;
 use crate::progress::Remaining;
 
-/// A record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum JournalRecord<'r> {
@@ -33,7 +32,6 @@ pub enum JournalRecord<'r> {
         /// How many `Rename`, `Retarget` and `Move` records follow.
         entries: usize,
     },
-    /// A directory of the batch.
     Directory(Cow<'r, BatchDirectory>),
     /// Renames that belong together.
     Rename(Cow<'r, RenameGroup>),
@@ -43,9 +41,7 @@ pub enum JournalRecord<'r> {
     Move(Cow<'r, Move>),
     /// The batch is executed, except for the given entries.
     Done {
-        /// The batch.
         batch: u64,
-        /// The entries that failed.
         left: Vec<FailedEntry>,
     },
     /// A line of the plan that was not tried.
@@ -59,27 +55,22 @@ pub enum JournalRecord<'r> {
     },
     /// This batch is undone next.
     Undoing {
-        /// The batch.
         batch: u64,
         /// The access and modification times that its directories get back, if times are kept.
         times: Vec<(InodeTime, InodeTime)>,
     },
     /// The batch is undone, except for the given entries.
     Undone {
-        /// The batch.
         batch: u64,
-        /// The entries that failed.
         left: Vec<FailedEntry>,
     },
     /// Everything is undone as far as possible.
     Restored,
 }
 
-/// The first record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalHeader {
-    /// The format version.
     pub version: u64,
     /// The version of the program.
     pub tool: String,
@@ -92,7 +83,6 @@ pub struct JournalHeader {
     pub plan_bytes: u64,
     /// The CRC-32 of the plan, in hexadecimal.
     pub plan_check: String,
-    /// The roots of the plan.
     pub roots: Vec<PlanRoot>,
     /// Renames that are less certain are left out.
     pub at_least: Confidence,
@@ -214,7 +204,6 @@ impl JournalRecord<'_> {
         Some((*directory, *id, *inode, *kind, *born, old, new))
     }
 
-    /// The record of a single rename.
     fn from_single((directory, id, inode, kind, born, old, new): SingleRename<Hex>) -> Self {
         let (marked, checked_owner) = (false, None);
         let member = GroupMember { id, old, new, inode, kind, born, marked, checked_owner };

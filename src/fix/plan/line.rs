@@ -19,9 +19,7 @@ use crate::policy::rule::RuleId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LineType {
-    /// The first line.
     Plan,
-    /// A rename.
     Rename,
     /// A new target for a symbolic link.
     Retarget,

@@ -43,12 +43,10 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// A line of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanLine {
     /// The first line.
     Header(PlanHeader),
-    /// A rename.
     Rename(Rename),
     /// A new target for a symbolic link.
     Retarget(Retarget),

@@ -20,7 +20,6 @@ pub const MAX_BYTES: u64 = 1 << 20;
 /// A table of characters and their replacements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CharTable {
-    /// The name of the file.
     name: String,
     replacements: BTreeMap<char, String>,
 }

@@ -33,7 +33,6 @@ impl Default for NameConversion {
 /// A name after its conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConvertedName {
-    /// The text.
     pub text: String,
     /// How likely it is the intended name.
     pub confidence: Confidence,

@@ -158,7 +158,6 @@ enum OtherNames<'u> {
     InBatch,
     /// The batch has those that matter, and more are in use.
     Given(&'u mut NamesInUse<'u>, FingerprintIndex<'u>),
-    /// They are ignored.
     Ignored,
 }
 

@@ -27,7 +27,6 @@ use crate::source::scope::Exclude;
 pub(super) mod tag {
     /// An entry whose path is too long without any rename. Not yet part of the plan.
     pub const LONG: u8 = b'L';
-    /// A rename.
     pub const RENAME: u8 = b'R';
     /// An entry without a new name.
     pub const SKIPPED: u8 = b'S';
@@ -60,14 +59,11 @@ pub struct PlanDraft {
     names: IndexedRecords,
 }
 
-/// The plan for one directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryPlan {
-    /// The directory.
     pub directory: Arc<PlanDirectory>,
     /// Its renames, by old name.
     pub renames: Vec<Rename>,
-    /// Its skipped entries.
     pub skipped: Vec<Skipped>,
     /// Its entries whose paths are too long without any rename.
     pub long: Vec<Skipped>,
@@ -76,9 +72,7 @@ pub struct DirectoryPlan {
 /// The numbers of lines of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftCounts {
-    /// The renames.
     pub renames: u64,
-    /// The skipped entries.
     pub skipped: u64,
 }
 
@@ -86,7 +80,6 @@ pub struct DraftCounts {
 pub(super) type LineRecord = (Vec<u8>, Vec<u8>);
 
 impl DirectoryPlan {
-    /// The records of all lines.
     pub(super) fn records(&self) -> Vec<LineRecord> {
         let long = self.long.iter().map(|line| skipped_record(tag::LONG, line));
         let renames = self.renames.iter().map(rename_record);
@@ -95,7 +88,6 @@ impl DirectoryPlan {
     }
 }
 
-/// The record of a rename.
 pub(super) fn rename_record(rename: &Rename) -> LineRecord {
     ([&[tag::RENAME], &*rename.old].concat(), rename_payload(rename))
 }
@@ -146,7 +138,6 @@ fn parse_skipped(line: &[u8]) -> io::Result<Skipped> {
     }
 }
 
-/// A line of a plan.
 struct DraftLine<'l> {
     dir: &'l [u8],
     tag: u8,

@@ -7,12 +7,10 @@ use super::char_table::CharTable;
 use crate::name::substitutes::{KnownMap, meanings_of_private};
 use crate::policy::Confidence;
 
-/// A mapping of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CharMap {
     /// A well-known mapping.
     Known(KnownMap),
-    /// A table of the user.
     Table(Arc<CharTable>),
 }
 

@@ -31,7 +31,6 @@ use crate::sys::stat;
 /// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
 const MAX_PIECE: usize = 4000;
 
-/// The requested roots.
 #[derive(Debug)]
 pub(super) struct RootSet {
     roots: Vec<ReadRoot>,
@@ -39,7 +38,6 @@ pub(super) struct RootSet {
     lost: Vec<PathBuf>,
 }
 
-/// A root.
 #[derive(Debug)]
 pub(super) struct ReadRoot {
     pub(super) root: PlanRoot,
@@ -49,7 +47,6 @@ pub(super) struct ReadRoot {
     opened: Option<OwnedFd>,
 }
 
-/// An open directory.
 pub(super) struct OpenedDirectory {
     pub(super) fd: OwnedFd,
     inode: u64,

@@ -138,7 +138,6 @@ impl<'l> SpilledLine<'l> {
         self.line.is_some_and(|(key, _)| key.first() == Some(&tag::LONG))
     }
 
-    /// The line of the plan.
     pub(super) fn to_record(&self) -> Option<LineRecord> {
         self.line.map(|(key, payload)| (key.to_vec(), payload.to_vec()))
     }

@@ -14,7 +14,6 @@ use crate::policy::config::Config;
 use crate::policy::rule::{RuleId, Severity};
 use crate::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
 
-/// Counts problems.
 #[derive(Default)]
 struct ProblemCounter(AtomicU64);
 
@@ -59,12 +58,10 @@ fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// A path as bytes.
 fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// The plan, directory by directory.
 fn directories(draft: &PlanDraft) -> Vec<DirectoryPlan> {
     let (mut directories, mut found) = (draft.directories().unwrap(), Vec::new());
     while let Some(planned) = directories.next().unwrap() {
@@ -73,12 +70,10 @@ fn directories(draft: &PlanDraft) -> Vec<DirectoryPlan> {
     found
 }
 
-/// The renames of the plan.
 fn renames(draft: &PlanDraft) -> Vec<Rename> {
     directories(draft).into_iter().flat_map(|planned| planned.renames).collect()
 }
 
-/// The skipped entries of the plan.
 fn skipped(draft: &PlanDraft) -> Vec<Skipped> {
     directories(draft).into_iter().flat_map(|planned| planned.skipped).collect()
 }

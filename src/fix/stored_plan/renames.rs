@@ -115,7 +115,6 @@ pub struct StoredDirectories<'p> {
 
 /// The renames of one directory, by old name; without the fields that are only for the reader.
 pub struct DirectoryRenames<'p> {
-    /// The directory.
     pub directory: Arc<PlanDirectory>,
     /// The first ones, with their lines.
     held: Vec<(Rename, usize)>,

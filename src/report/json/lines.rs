@@ -36,9 +36,7 @@ pub const FROM_GIT: &str = "git";
 /// The `source` of names in an archive.
 pub const FROM_ARCHIVE: &str = "archive";
 
-/// The bytes of a name.
 type NameBytes<'l> = Hex<Cow<'l, [u8]>>;
-/// The bytes of a path.
 type PathBytes<'l> = Base64<Cow<'l, [u8]>>;
 type Words<'l> = Vec<Cow<'l, str>>;
 
@@ -60,7 +58,6 @@ pub struct RecordLine<'l> {
     /// Its exact bytes; `None` for a name by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_base64: Option<PathBytes<'l>>,
-    /// The name.
     pub name_hex: NameBytes<'l>,
     /// The inode number of its directory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +68,6 @@ pub struct RecordLine<'l> {
     /// The path of the container, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<Cow<'l, str>>,
-    /// Its exact bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_base64: Option<PathBytes<'l>>,
     /// The revision in a repository.
@@ -91,7 +87,6 @@ pub struct RecordLine<'l> {
     pub last_commit: Option<Cow<'l, str>>,
     /// `accept`, `warn` or `reject`, which follows from the violations.
     pub verdict: Cow<'l, str>,
-    /// The violations.
     pub violations: Vec<ViolationLine<'l>>,
     /// Further violations, which are only counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,7 +103,6 @@ pub struct RecordLine<'l> {
     /// How certain the reading is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reading_confidence: Option<Cow<'l, str>>,
-    /// The owner of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Cow<'l, str>>,
 }
@@ -117,9 +111,7 @@ pub struct RecordLine<'l> {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnlistedLine<'l> {
-    /// The rule.
     pub rule: Cow<'l, str>,
-    /// The severity.
     pub severity: Cow<'l, str>,
     /// Their number.
     pub count: u64,
@@ -186,10 +178,8 @@ impl<'l> RecordLine<'l> {
     }
 }
 
-/// A violation.
 #[derive(Serialize, Deserialize)]
 pub struct ViolationLine<'l> {
-    /// The id of the rule.
     pub rule: Cow<'l, str>,
     /// `warn` or `error`.
     pub severity: Cow<'l, str>,
@@ -197,7 +187,6 @@ pub struct ViolationLine<'l> {
     pub start: usize,
     /// The byte after the last one.
     pub end: usize,
-    /// The message.
     pub message: Cow<'l, str>,
     /// `security` or `portability`; the rule says it too.
     #[serde(default)]
@@ -251,9 +240,7 @@ pub struct FaultLine<'l> {
     r#type: Cow<'l, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<Cow<'l, str>>,
-    /// Its path.
     pub path_base64: PathBytes<'l>,
-    /// The message.
     pub message: Cow<'l, str>,
 }
 
@@ -273,7 +260,6 @@ impl<'l> FaultLine<'l> {
 #[derive(Serialize, Deserialize)]
 pub struct CollisionLine<'l> {
     r#type: Cow<'l, str>,
-    /// The id.
     pub group: Cow<'l, str>,
     /// The rule that the names break.
     pub rule: Cow<'l, str>,
@@ -281,22 +267,18 @@ pub struct CollisionLine<'l> {
     pub severity: Cow<'l, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dir: Option<Cow<'l, str>>,
-    /// The directory.
     pub dir_base64: PathBytes<'l>,
     /// The profiles that object.
     pub profiles: Words<'l>,
     /// Those for which it is an error.
     pub refused_by: Words<'l>,
-    /// The names.
     pub members: Vec<MemberFields<'l>>,
 }
 
-/// A member of a collision.
 #[derive(Serialize, Deserialize)]
 pub struct MemberFields<'l> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<Cow<'l, str>>,
-    /// The name.
     pub name_hex: NameBytes<'l>,
 }
 
@@ -371,7 +353,6 @@ pub struct UnmarkedLine<'l> {
     /// The path of the archive, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<Cow<'l, str>>,
-    /// Its exact bytes.
     container_base64: PathBytes<'l>,
     /// The encoding in which the names were read.
     encoding: Cow<'l, str>,
@@ -412,7 +393,6 @@ impl<'l> UnmarkedLine<'l> {
 /// What a target does with the names.
 #[derive(Serialize, Deserialize)]
 pub struct TargetLine<'l> {
-    /// The profile.
     pub target: Cow<'l, str>,
     verdict: Cow<'l, str>,
     ready: u64,
@@ -427,7 +407,6 @@ pub struct TargetLine<'l> {
 }
 
 impl<'l> SummaryLine<'l> {
-    /// The summary of a run.
     pub fn new(basis: &'l CheckBasis, summary: &'l Summary) -> Self {
         let CheckBasis { namegate, unicode, policy, min_severity, profiles } = basis;
         Self {

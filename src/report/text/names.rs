@@ -211,7 +211,6 @@ fn push_column(out: &mut Vec<u8>, style: Style, width: usize, len: usize, push: 
 struct Place(Span);
 
 impl Place {
-    /// The length of the text.
     fn len(&self) -> usize {
         let digits = |number: usize| number.checked_ilog10().map_or(1, |log| log as usize + 1);
         match self.0.len() {

@@ -128,7 +128,6 @@ impl SocketDirectory {
         unlinkat(&self.fd, name.file().as_str(), UnlinkatFlags::NoRemoveDir)
     }
 
-    /// Opens a file in the directory.
     pub(super) fn open_file(&self, name: &str, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
         beneath(&self.fd, OsStr::new(name), flags, mode)
     }
@@ -194,7 +193,6 @@ fn owner_of(fd: &OwnedFd) -> io::Result<u32> {
 }
 
 impl FoundSocket {
-    /// The name of the instance.
     pub fn name(&self) -> &InstanceName {
         &self.name
     }
@@ -204,7 +202,6 @@ impl FoundSocket {
         self.directory.owner
     }
 
-    /// The path of the socket.
     pub fn path(&self) -> PathBuf {
         self.directory.path.join(self.name.file())
     }

@@ -77,7 +77,6 @@ impl InstanceName {
         &self.0
     }
 
-    /// The file name of the socket.
     pub(super) fn file(&self) -> String {
         format!("{}{SUFFIX}", self.0)
     }

@@ -134,11 +134,9 @@ impl ControlRequest {
 /// The reply of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlReply {
-    /// The version of the protocol.
     pub v: u32,
     /// Whether the request succeeded.
     pub ok: bool,
-    /// The result of the request.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub result: Value,
     /// Why the request failed: one or more lines, escaped for display.
@@ -161,12 +159,9 @@ impl ControlReply {
     }
 }
 
-/// The status of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceStatus {
-    /// The name of the instance.
     pub name: String,
-    /// The version of the server.
     pub version: String,
     /// The process id of the server.
     pub pid: u32,
@@ -201,7 +196,6 @@ pub struct InstanceStatus {
     /// The holder, if the mount survives its server.
     #[serde(default)]
     pub holder: Option<HolderStatus>,
-    /// The counters.
     pub counters: MetricsSnapshot,
 }
 
@@ -258,7 +252,6 @@ impl fmt::Display for ActivePolicy {
     }
 }
 
-/// A reload of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastReload {
     /// The time, by RFC 3339.
@@ -282,11 +275,8 @@ pub struct ReloadOutcome {
 /// Counters and the last refusals of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceCounters {
-    /// The name of the instance.
     pub name: String,
-    /// The mount point.
     pub mountpoint: JsonBytes,
-    /// The counters.
     pub counters: MetricsSnapshot,
     /// The last refusals, the oldest first.
     pub refusals: Vec<RecentRefusal>,

@@ -19,7 +19,6 @@ use crate::gate::Mode;
 
 /// The handler of requests. It is called from several threads at once.
 pub trait ControlHandler: Send + Sync {
-    /// The status of the instance.
     fn status(&self) -> InstanceStatus;
 
     /// Reads the configuration files again.
@@ -77,7 +76,6 @@ impl ReservedSocket {
         Self { socket: BoundSocket { directory, listener, id, name: Some(name.clone()) }, name }
     }
 
-    /// The name of the instance.
     pub fn name(&self) -> &InstanceName {
         &self.name
     }

@@ -24,7 +24,6 @@ pub enum MemberEncoding {
     /// It is guessed.
     #[default]
     Auto,
-    /// A legacy encoding.
     Legacy(Encoding),
     /// None: the bytes are the name.
     Utf8,
@@ -56,7 +55,6 @@ impl FromStr for MemberEncoding {
     }
 }
 
-/// The name of the encoding.
 const UTF8: &str = "UTF-8";
 
 /// The distinct names of an archive that are neither ASCII nor marked as UTF-8; some of them if they are many.
@@ -89,7 +87,6 @@ impl NameEvidence {
         sequences.count() >= Self::TELLING_SEQUENCES
     }
 
-    /// Guesses the encodings.
     pub(super) fn guess(self) -> UnmarkedGuess {
         let utf8 = if self.has_telling_sequences() { Confidence::Likely } else { Confidence::Guess };
         let legacy = EncodingGuess::for_sample(&self.sample, &EncodingCounts::default());

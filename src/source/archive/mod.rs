@@ -33,7 +33,6 @@ use crate::source::location::{ArchiveKind, Container, Locations};
 use encoding::ReadingCounts;
 use packed::Compression;
 
-/// An archive.
 #[derive(Clone, Debug)]
 pub struct Archive {
     /// Its file; `-` for standard input, from which only a tar can be read.
@@ -129,12 +128,13 @@ struct GatheredMembers {
     encodings: Option<EncodingGuess>,
 }
 
-/// An opened archive.
 enum OpenArchive {
-    /// A regular file.
     File(BufReader<File>),
     /// A stream that cannot be read twice, with the bytes that were already read.
-    Flow { start: Vec<u8>, rest: File },
+    Flow {
+        start: Vec<u8>,
+        rest: File,
+    },
 }
 
 impl OpenArchive {

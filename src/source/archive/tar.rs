@@ -82,7 +82,6 @@ fn is_artificial(path: &[u8], name: &[u8]) -> bool {
     above == dir && last == base && digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
 }
 
-/// The blocks of a tar.
 struct Blocks<'s> {
     stream: &'s mut ArchiveStream,
     /// The offset of the next byte.

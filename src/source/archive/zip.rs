@@ -83,7 +83,6 @@ pub(super) fn read_beside(file: File, encoding: MemberEncoding, members: &mut Me
     .map_err(unreadable)
 }
 
-/// Decodes names.
 struct NameDecoder<'a> {
     archive: &'a ZipArchive<FileReader>,
     /// Made with the first name that needs it: most archives have none.
@@ -132,7 +131,6 @@ fn evidence(archive: &ZipArchive<FileReader>) -> NameEvidence {
     evidence
 }
 
-/// The name of a member.
 #[derive(Clone, Copy)]
 enum StoredName<'n> {
     /// Marked as UTF-8.

@@ -42,13 +42,11 @@ pub struct Git {
 pub enum GitSelection {
     /// The tree of a revision (gitrevisions(7)).
     Revision(String),
-    /// The index.
     Index,
     /// The trees of all commits that a ref leads to. Each version of a directory is read once.
     All,
 }
 
-/// The visitor of the events.
 type Visit<'v> = &'v (dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync);
 
 impl Source for Git {

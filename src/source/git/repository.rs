@@ -12,7 +12,6 @@ use gix::odb::pack::cache::lru::MemoryCappedHashmap;
 
 use crate::name::display::display;
 
-/// A repository.
 pub(super) struct Repository {
     repo: gix::Repository,
     /// Where objects are looked up before the repository's own directory.
@@ -62,7 +61,6 @@ impl Repository {
         Self { repo: self.repo.clone(), first: self.first.clone() }
     }
 
-    /// The directories of its objects.
     pub(super) fn object_dirs(&self) -> Vec<PathBuf> {
         let stores =
             self.first.iter().map(|objects| objects.store_ref()).chain([self.repo.objects.store_ref()]);
@@ -80,7 +78,6 @@ impl Repository {
         self.repo.objects.store_ref().replacements().map(|(id, _)| id)
     }
 
-    /// The hash function of the repository.
     pub(super) fn hash(&self) -> gix::hash::Kind {
         self.repo.object_hash()
     }

@@ -11,7 +11,6 @@ use super::bounded::BoundedReader;
 use super::{ListItem, NameReader};
 use crate::json;
 
-/// The format of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListFormat {
     /// Items with a separator.
@@ -71,11 +70,9 @@ pub enum Missing {
     NotJson,
     /// It has no such column or field.
     NoField,
-    /// The field is not text.
     NotText,
     /// The text is not encoded as it should be.
     NotEncoded,
-    /// It is null.
     Null,
     /// It is not the kind of an entry, as pairs have it.
     NotAKind,

@@ -98,7 +98,6 @@ pub fn read(
     })
 }
 
-/// The index of the column.
 fn find_column(opened: &ParquetFile, name: &str) -> io::Result<usize> {
     let schema = opened.metadata().file_metadata().schema_descr();
     let mut found = (0..).zip(schema.columns()).filter(|(_, column)| column.path().string() == name);

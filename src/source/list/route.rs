@@ -15,7 +15,6 @@ use crate::source::{Fault, RejectedItems};
 /// Bytes of all output buffers together.
 const BUFFERS: usize = 32 << 20;
 
-/// The counts of a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoutedCounts {
     /// Items of the lists.

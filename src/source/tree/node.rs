@@ -120,7 +120,6 @@ impl TreeNode {
         OsString::from_vec(names.join(OsStr::new("/")).into_vec()).into()
     }
 
-    /// The full path.
     pub(super) fn path(&self) -> Vec<u8> {
         let mut path = self.root.path.as_os_str().as_bytes().to_vec();
         let way = self.way().into_os_string().into_vec();
@@ -138,7 +137,6 @@ impl TreeNode {
         *self.held.lock() = Arc::downgrade(held);
     }
 
-    /// Opens the directory again.
     fn again(&self, kept: &Arc<OpenNodes>) -> Result<Arc<OpenDirectory>, Errno> {
         let (mut steps, mut from) = (Vec::new(), None);
         for node in self.upwards() {

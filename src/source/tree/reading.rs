@@ -53,7 +53,6 @@ impl fmt::Debug for DirectoryReader<'_> {
 /// A request to read a directory.
 #[derive(Clone, Copy)]
 pub(super) struct ReadRequest<'o> {
-    /// Its path.
     pub(super) path: &'o [u8],
     /// Number of bytes of the path up to the root.
     pub(super) prefix_len: usize,

@@ -6,7 +6,6 @@
 //!
 //! Sources: cgroups(7), "/proc/[pid]/cgroup"; systemd's "The New Control Group Interfaces" on names; systemd.unit(5).
 
-/// The units of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Units<'p> {
     /// Unit of the system manager.

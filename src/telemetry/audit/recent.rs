@@ -37,11 +37,9 @@ pub struct RecentRefusal {
     /// The name that was stored instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<String>,
-    /// The operation.
     pub op: String,
     /// Id of the rule; `None` for a name that looks like the escape of another name.
     pub rule: Option<String>,
-    /// The name.
     pub name: JsonBytes,
     /// The directory, relative to the source.
     pub parent: Option<JsonBytes>,
@@ -138,7 +136,6 @@ impl RecentRefusals {
     /// Maximum number of bytes of a path that are kept for display.
     const SHOWN: usize = 512;
 
-    /// Adds a record.
     pub(super) fn add(&self, record: &AuditRecord) {
         let refused = RecentRefusal {
             time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),

@@ -93,11 +93,9 @@ fn read_proc(pid: u32, file: &str) -> Option<Vec<u8>> {
 pub struct AuditRecord {
     /// Time of the request.
     pub time: SystemTime,
-    /// The outcome.
     pub outcome: AuditOutcome,
     /// The operation, named after the system call.
     pub operation: &'static str,
-    /// The new name.
     pub name: OsString,
     /// The target of a symbolic link, if the target breaks the policy.
     pub target: Option<OsString>,
@@ -108,7 +106,6 @@ pub struct AuditRecord {
     pub rule: Option<RuleId>,
     /// The bytes of the name, or of the target if there is one, that break the rule.
     pub span: Span,
-    /// The client.
     pub requester: Requester,
     /// How often it happened since the last record of the same refusal; the other fields are those of the last time.
     pub count: u64,

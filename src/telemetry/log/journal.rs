@@ -21,7 +21,6 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use super::severity;
 
-/// The socket of the journal.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Maximum time that a message may wait for a slow journal; the following messages do not wait.
@@ -38,7 +37,6 @@ pub(super) enum SendResult {
     NobodyListens,
 }
 
-/// The socket of a journal.
 #[derive(Debug)]
 pub(super) struct JournalSocket {
     /// `None` if sockets cannot be created.

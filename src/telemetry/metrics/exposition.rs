@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 
 use super::snapshot::{AuditCounts, RuleCount};
 
-/// The media type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of one scrape.

@@ -29,7 +29,6 @@ pub struct GuardValues {
 /// A security hook and its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookValues {
-    /// The name of the hook.
     pub hook: &'static str,
     /// Whether the program is there.
     pub is_attached: bool,

@@ -20,7 +20,6 @@ use super::{CONTENT_TYPE, MetricsSource};
 
 /// Maximum number of connections; a further one replaces the oldest.
 const CONNECTIONS: usize = 16;
-/// Deadline of a connection.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum size of a request, in bytes.
 const REQUEST: usize = 8 << 10;

@@ -26,7 +26,6 @@ pub trait MetricsSource: std::fmt::Debug + Send + Sync {
     fn render_until(&self, expires: Option<u64>) -> String;
 }
 
-/// The requested outlets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutletSettings {
     /// A file for node_exporter's textfile collector.

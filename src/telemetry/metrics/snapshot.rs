@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricsSnapshot {
-    /// The version of the program.
     pub version: String,
-    /// The labels of the mount.
     pub labels: BTreeMap<String, String>,
     /// Start time, in seconds since 1970.
     pub start_seconds: f64,
@@ -39,7 +37,6 @@ pub struct MetricsSnapshot {
 /// Requests of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationCounts {
-    /// The operation.
     pub op: String,
     /// Number of requests per outcome: `ok`, an errno, or `other`; only outcomes that occurred.
     pub outcomes: BTreeMap<String, u64>,
@@ -59,7 +56,6 @@ impl OperationCounts {
 pub struct Histogram {
     /// Upper bound in seconds and number of durations above the previous bound; the last bucket has no bound.
     pub buckets: Vec<(Option<f64>, u64)>,
-    /// The sum in seconds.
     pub sum_seconds: f64,
 }
 
@@ -73,7 +69,6 @@ impl Histogram {
 /// Number of names that broke one rule in one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCount {
-    /// The operation.
     pub op: String,
     /// Id of the rule; `None` for names that look like the escape of another name.
     pub rule: Option<String>,
@@ -169,8 +164,6 @@ pub struct AuditCounts {
 /// Numbers of reloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadCounts {
-    /// Successful.
     pub succeeded: u64,
-    /// Failed.
     pub failed: u64,
 }

@@ -4,7 +4,6 @@
 /// Size of the blocks in which headers and contents are stored.
 pub(super) const BLOCK: usize = 512;
 
-/// A block.
 pub(super) type Block = [u8; BLOCK];
 
 /// A header whose checksum is right.

@@ -27,7 +27,6 @@ pub(super) struct ZipLayout {
     doubt: Option<String>,
 }
 
-/// The local header of a member.
 struct LocalHeader {
     flags: u16,
     packed_size: u64,

@@ -20,7 +20,6 @@ const TOGETHER: usize = 512;
 pub(super) struct Commits(pub(super) Vec<Commit>);
 
 impl Commits {
-    /// The object of a commit.
     pub(super) fn object(&self, at: u32) -> ObjectNumber {
         self.0[at as usize].object
     }
@@ -35,7 +34,6 @@ pub(super) struct Commit {
     pub(super) tree: ObjectNumber,
 }
 
-/// Reads all commits.
 pub(super) fn read_commits(
     repository: &Repository,
     readers: &mut [ObjectReader<'_>],

@@ -45,7 +45,6 @@ pub(super) struct DirectoryVersion {
     pub(super) commits: CommitSpan,
 }
 
-/// A directory in all its versions.
 #[derive(Debug)]
 pub(super) struct VersionsOfDirectory {
     pub(super) path: TreePath,
@@ -55,7 +54,6 @@ pub(super) struct VersionsOfDirectory {
     pub(super) versions: Vec<DirectoryVersion>,
 }
 
-/// The names of a directory.
 pub(super) type HistoryNames = HashMap<Box<[u8]>, NameInVersions>;
 
 /// A name in all versions of its directory.
