@@ -10,7 +10,9 @@
 mod shared;
 mod tables;
 
+use std::cell::LazyCell;
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 pub use self::shared::SharedMisreading;
@@ -251,20 +253,20 @@ fn last_step(name: &str) -> Option<Step> {
     if candidates.is_empty() && !looks_legacy {
         return None;
     }
-    let own = reading::cost(name);
+    let own = LazyCell::new(|| reading::cost(name));
     let best = |steps: &mut dyn Iterator<Item = Step>| steps.min_by(|a, b| a.cost.total_cmp(&b.cost));
-    let utf8 = best(&mut candidates.into_iter().filter_map(|outer| utf8_step(name, own, outer)));
+    let utf8 = best(&mut candidates.into_iter().filter_map(|outer| utf8_step(name, &own, outer)));
     utf8.or_else(|| {
         let outers = Outer::WESTERN.into_iter().filter(|_| looks_legacy);
         // Only other names could tell which encoding it was.
         let read =
             |bytes: &[u8]| reading::likeliest_encoding(bytes).map(|(encoding, text)| (encoding, text, false));
-        best(&mut outers.filter_map(|outer| legacy_step(name, own, outer, read)))
+        best(&mut outers.filter_map(|outer| legacy_step(name, *own, outer, read)))
     })
 }
 
 /// The step from UTF-8, read as `outer`, to `name`, which costs `own`.
-fn utf8_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
+fn utf8_step(name: &str, own: &impl Deref<Target = f32>, outer: Outer) -> Option<Step> {
     let text = String::from_utf8(outer.bytes(name)?).ok()?;
     if !text.chars().all(is_plausible) || !is_convincing(name, &text, outer) {
         return None;
@@ -277,6 +279,7 @@ fn utf8_step(name: &str, own: f32, outer: Outer) -> Option<Step> {
         _ => (GAIN_OF_LITTLE, SURE_OF_LITTLE),
     };
     let reread = Reread { read_as: outer.encoding()?, written_in: None };
+    let own = **own;
     (own - cost >= gain).then_some(Step { text, reread, is_sure: own - cost >= sure, cost })
 }
 
@@ -421,6 +424,10 @@ fn looks_legacy(name: &str) -> bool {
     const SIGNS: usize = 2;
     // With fewer kinds of lines a person draws a box.
     const LINES: usize = 4;
+    // The first bytes of all characters that are looked for: most scripts have none of them.
+    if !name.bytes().any(|byte| matches!(byte, 0xC2 | 0xC3 | 0xC5 | 0xC6 | 0xE2)) {
+        return false;
+    }
     // One character says nothing.
     if name.chars().filter(|c| !c.is_ascii()).nth(1).is_none() {
         return false;
@@ -428,17 +435,17 @@ fn looks_legacy(name: &str) -> bool {
     let is_letter = |c: char| !c.is_ascii() && c.is_alphabetic();
     let (mut run, mut signs, mut lines, mut previous) = (0, 0, Vec::new(), None);
     for c in undecorated(name).chars() {
-        let touches_letter = previous.is_some_and(is_letter);
+        let touches_letter = || previous.is_some_and(is_letter);
         if previous.is_some_and(is_odd_line) && is_letter(c) {
             return true;
         }
         match c {
             '\u{80}'..='\u{9F}' => return true,
-            '\u{2500}'..='\u{257F}' if touches_letter => return true,
+            '\u{2500}'..='\u{257F}' if touches_letter() => return true,
             '\u{2500}'..='\u{257F}' if !lines.contains(&c) => lines.push(c),
             '‚' | 'ƒ' => signs += 1,
             '≈' | '≡' | '≤' | '≥' | '±' | '÷' | '⌠' | '⌡' | '∙' | '√' | 'ⁿ' | '∞' | '∩' | '№'
-                if touches_letter =>
+                if touches_letter() =>
             {
                 signs += 1
             }

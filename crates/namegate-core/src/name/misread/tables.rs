@@ -84,48 +84,82 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     Tables { encodings, bytes }
 });
 
-/// By code point of the basic plane: the encodings of [`WIDE`] in which it was the first two bytes of a character of three bytes in
-/// UTF-8, as a bit each.
-static WIDE_STARTS: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut starts = vec![0; 0x1_0000];
+/// What the two bytes of a code point were in UTF-8, for each of [`WIDE`] as a bit.
+#[derive(Clone, Copy, Default)]
+struct WideBytes {
+    /// A character of two bytes.
+    whole: u8,
+    /// The first two of a character of three bytes.
+    start: u8,
+    /// The last one of a character, and something else.
+    end: u8,
+}
+
+/// By code point of the basic plane.
+static WIDE_BYTES: LazyLock<Vec<WideBytes>> = LazyLock::new(|| {
+    let mut table = vec![WideBytes::default(); 0x1_0000];
     for (number, label) in WIDE.iter().enumerate() {
         let Ok(encoding) = label.parse::<Encoding>() else { continue };
-        for lead in 0xC2..=0xEF {
-            for next in 0x80..=0xBF {
-                let text = encoding.read(&[lead, next]);
-                if let Some(first) = text.and_then(|text| text.chars().next())
-                    && let Some(start) = starts.get_mut(first as usize)
-                {
-                    *start |= 1 << number;
-                }
-            }
+        for (first, second) in
+            (0x80..=0xEF).flat_map(|first| (0x40..=0xFE).map(move |second| (first, second)))
+        {
+            let text = encoding.read(&[first, second]);
+            let character = text.and_then(|text| text.chars().next());
+            let Some(bytes) = character.and_then(|c| table.get_mut(c as usize)) else { continue };
+            let set = |bits: &mut u8, is_set| *bits |= u8::from(is_set) << number;
+            let follows = matches!(second, 0x80..=0xBF);
+            set(&mut bytes.whole, matches!(first, 0xC2..=0xDF) && follows);
+            set(&mut bytes.start, matches!(first, 0xE0..=0xEF) && follows);
+            set(&mut bytes.end, matches!(first, 0x80..=0xBF));
         }
     }
-    starts
+    table
 });
 
-/// The encodings in which `name` may be UTF-8 that was read wrongly: those in which two code points beside each other were bytes of
-/// one character. Most names have none, and that is fast.
+/// The encodings of [`WIDE`] in which the first two of the code points beyond ASCII can have been UTF-8, as a bit each.
+fn wide_candidates(first: char, second: Option<char>) -> u8 {
+    if first < '\u{2E80}' {
+        return 0;
+    }
+    let of = |c: char| WIDE_BYTES.get(c as usize).copied().unwrap_or_default();
+    let (first, second) = (of(first), second.map(of));
+    // In Shift_JIS a byte can be a character of its own.
+    let next = second.map_or(u8::MAX, |second| second.whole | second.start | second.end);
+    first.whole & next | first.start & second.map_or(0, |second| second.end)
+}
+
+/// The encodings in which `name` may be UTF-8 that was read wrongly: those in which each code point beyond ASCII was a byte that UTF-8 can
+/// have there. Nearly all names have none, and that is fast.
 pub(super) fn candidates(name: &str) -> Vec<Outer> {
     let tables = &*TABLES;
-    let (mut previous, mut found, mut first) = (0, 0, None);
+    let (mut possible, mut leads, mut is_inside) = (u16::MAX, 0, false);
+    let (mut first, mut second) = (None, None);
     for c in name.chars() {
         if c.is_ascii() {
-            previous = 0;
+            possible &= !leads;
+            (leads, is_inside) = (0, false);
             continue;
         }
-        first.get_or_insert(c);
-        match tables.bytes(c) {
-            Some(bytes) => {
-                found |= previous & bytes.follows;
-                previous = bytes.leads;
-            }
-            None => previous = 0,
+        match first {
+            None => first = Some(c),
+            Some(_) => _ = second.get_or_insert(c),
+        }
+        if possible != 0 {
+            let bytes = tables.bytes(c).copied().unwrap_or_default();
+            possible &= if is_inside { bytes.follows | bytes.leads & !leads } else { bytes.leads };
+            (leads, is_inside) = (bytes.leads, true);
+        } else if second.is_some() {
+            break;
         }
     }
-    let bytewise = (0..tables.encodings.len()).filter(|&number| found & 1 << number != 0);
-    let wide = first.filter(|&c| c >= '\u{2E80}').and_then(|c| WIDE_STARTS.get(c as usize)).copied();
-    let wide = (0..WIDE.len()).filter(|&number| wide.unwrap_or_default() & 1 << number != 0);
+    possible &= !leads;
+    let Some(first) = first else { return Vec::new() };
+    let wide = wide_candidates(first, second);
+    if possible == 0 && wide == 0 {
+        return Vec::new();
+    }
+    let bytewise = (0..tables.encodings.len()).filter(|&number| possible & 1 << number != 0);
+    let wide = (0..WIDE.len()).filter(|&number| wide & 1 << number != 0);
     bytewise.map(Outer::Bytewise).chain(wide.map(Outer::Wide)).collect()
 }
 
