@@ -4,6 +4,9 @@
 # the answer of a person at a terminal. One answer counts for the whole run.
 # shellcheck shell=bash
 
+# Each script answers --help with the comment at its beginning.
+case ${1:-} in -h | --help) sed -n '2,/^set/{s/^# \{0,1\}//p}' "$root/scripts/$(basename -- "${BASH_SOURCE[1]}")" && exit 0 ;; esac
+
 # yes, no, or empty before the question.
 consent=${NAMEGATE_YES:+yes}
 

@@ -246,10 +246,8 @@ struct Step {
 
 /// The last step that made `name` what it is.
 fn last_step(name: &str) -> Option<Step> {
-    if name.is_ascii() {
-        return None;
-    }
-    let (candidates, looks_legacy) = (candidates(name), looks_legacy(name));
+    let beyond = &name[name.bytes().position(|byte| !byte.is_ascii())?..];
+    let (candidates, looks_legacy) = (candidates(beyond), may_look_legacy(beyond) && looks_legacy(name));
     if candidates.is_empty() && !looks_legacy {
         return None;
     }
@@ -417,6 +415,17 @@ fn undecorated(name: &str) -> &str {
     if inner.chars().any(|c| is_line(&c)) { name } else { inner }
 }
 
+/// Whether a name, from its first character beyond ASCII on, can [look so](looks_legacy): it has more than one of them, because one says
+/// nothing, and begins one with a byte that those have which are looked for. Most scripts have none.
+fn may_look_legacy(beyond: &str) -> bool {
+    let (mut characters, mut is_asked) = (0_u32, false);
+    for byte in beyond.bytes() {
+        characters += u32::from(byte >= 0xC2);
+        is_asked |= matches!(byte, 0xC2 | 0xC3 | 0xC5 | 0xC6 | 0xE2);
+    }
+    characters > 1 && is_asked
+}
+
 /// Whether `name` looks as other text does that was read in an encoding of Western or Russian systems: letters with accents side by
 /// side, controls, signs of mathematics among letters, or lines that draw nothing.
 fn looks_legacy(name: &str) -> bool {
@@ -424,14 +433,6 @@ fn looks_legacy(name: &str) -> bool {
     const SIGNS: usize = 2;
     // With fewer kinds of lines a person draws a box.
     const LINES: usize = 4;
-    // The first bytes of all characters that are looked for: most scripts have none of them.
-    if !name.bytes().any(|byte| matches!(byte, 0xC2 | 0xC3 | 0xC5 | 0xC6 | 0xE2)) {
-        return false;
-    }
-    // One character says nothing.
-    if name.chars().filter(|c| !c.is_ascii()).nth(1).is_none() {
-        return false;
-    }
     let is_letter = |c: char| !c.is_ascii() && c.is_alphabetic();
     let (mut run, mut signs, mut lines, mut previous) = (0, 0, Vec::new(), None);
     for c in undecorated(name).chars() {

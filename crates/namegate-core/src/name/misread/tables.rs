@@ -100,9 +100,9 @@ static WIDE_BYTES: LazyLock<Vec<WideBytes>> = LazyLock::new(|| {
     let mut table = vec![WideBytes::default(); 0x1_0000];
     for (number, label) in WIDE.iter().enumerate() {
         let Ok(encoding) = label.parse::<Encoding>() else { continue };
-        for (first, second) in
-            (0x80..=0xEF).flat_map(|first| (0x40..=0xFE).map(move |second| (first, second)))
-        {
+        let starts = (0xC2..=0xEF).flat_map(|first| (0x80..=0xBF).map(move |second| (first, second)));
+        let ends = (0x80..=0xBF).flat_map(|first| (0x40..=0xEF).map(move |second| (first, second)));
+        for (first, second) in starts.chain(ends) {
             let text = encoding.read(&[first, second]);
             let character = text.and_then(|text| text.chars().next());
             let Some(bytes) = character.and_then(|c| table.get_mut(c as usize)) else { continue };
@@ -117,12 +117,12 @@ static WIDE_BYTES: LazyLock<Vec<WideBytes>> = LazyLock::new(|| {
 });
 
 /// The encodings of [`WIDE`] in which the first two of the code points beyond ASCII can have been UTF-8, as a bit each.
-fn wide_candidates(first: char, second: Option<char>) -> u8 {
+fn wide_candidates(first: char, second: impl FnOnce() -> Option<char>) -> u8 {
     if first < '\u{2E80}' {
         return 0;
     }
     let of = |c: char| WIDE_BYTES.get(c as usize).copied().unwrap_or_default();
-    let (first, second) = (of(first), second.map(of));
+    let (first, second) = (of(first), second().map(of));
     // In Shift_JIS a byte can be a character of its own.
     let next = second.map_or(u8::MAX, |second| second.whole | second.start | second.end);
     first.whole & next | first.start & second.map_or(0, |second| second.end)
@@ -133,28 +133,23 @@ fn wide_candidates(first: char, second: Option<char>) -> u8 {
 pub(super) fn candidates(name: &str) -> Vec<Outer> {
     let tables = &*TABLES;
     let (mut possible, mut leads, mut is_inside) = (u16::MAX, 0, false);
-    let (mut first, mut second) = (None, None);
     for c in name.chars() {
         if c.is_ascii() {
             possible &= !leads;
             (leads, is_inside) = (0, false);
-            continue;
-        }
-        match first {
-            None => first = Some(c),
-            Some(_) => _ = second.get_or_insert(c),
-        }
-        if possible != 0 {
+        } else {
             let bytes = tables.bytes(c).copied().unwrap_or_default();
             possible &= if is_inside { bytes.follows | bytes.leads & !leads } else { bytes.leads };
             (leads, is_inside) = (bytes.leads, true);
-        } else if second.is_some() {
+        }
+        if possible == 0 {
             break;
         }
     }
     possible &= !leads;
-    let Some(first) = first else { return Vec::new() };
-    let wide = wide_candidates(first, second);
+    let mut beyond = name.chars().filter(|c| !c.is_ascii());
+    let Some(first) = beyond.next() else { return Vec::new() };
+    let wide = wide_candidates(first, || beyond.next());
     if possible == 0 && wide == 0 {
         return Vec::new();
     }
