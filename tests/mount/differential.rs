@@ -288,7 +288,7 @@ impl<'c> Side<'c> {
             }
             O::Mkfifo(path, mode) => mkfifo(&self.at(path), Mode::from_bits_truncate(*mode)).map(none),
             O::Chmod(path, mode) => {
-                // Set-id bits that an open file gets are cleared by writes of root, too: see docs/SEMANTICS.md.
+                // Set-id bits that an open file gets are cleared by writes of root, too: see docs/semantics/FILES.md.
                 let is_open = |found: &fs::Metadata| {
                     let same = |file: &File| file.metadata().is_ok_and(|open| open.ino() == found.ino());
                     found.is_file() && self.open.iter().flatten().any(same)

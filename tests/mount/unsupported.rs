@@ -1,4 +1,4 @@
-//! What FUSE does not support, and what programs can do instead: the list in docs/SEMANTICS.md.
+//! What FUSE does not support, and what programs can do instead: the list in docs/semantics/LIMITS.md.
 
 use std::fs;
 use std::process::Command;
