@@ -239,7 +239,7 @@ pub fn scan(
     // Of what was not checked nobody knows whether it has gone.
     summary.baseline = settings.baseline.as_ref().map(|known| Accepted {
         accepted,
-        stale: summary.is_complete().then(|| known.len().saturating_sub(accepted)),
+        stale: summary.is_complete().then(|| known.count().saturating_sub(accepted)),
     });
     let basis = CheckBasis::new(policy, &settings.prefix, settings.encoding, min_severity);
     let written = failure.map_or_else(|| report.finish(&basis, &summary), Err);

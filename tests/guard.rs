@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind::PermissionDenied;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use aya::Btf;
 use aya::programs::{Lsm, ProgramError, SchedClassifier};
 use namegate::guard::note::GuardNote;
-use namegate::guard::program::{HOOKS, OBJECT, Program};
+use namegate::guard::program::{HOOKS, OBJECT, Program, set_table};
 use namegate::guard::table::{GuardScope, decode_devices, encode_devices, table};
 use namegate::guard::target::GuardTarget;
 use namegate::json::JsonBytes;
@@ -21,7 +21,7 @@ use namegate::policy::automaton::{Automaton, Coverage};
 use namegate::policy::config::Config as PolicyFile;
 use namegate::policy::profile::{self, ProfileRule};
 use namegate::policy::{Policy, Verdict};
-use namegate::sys::bpf::{BpfMap, test_run};
+use namegate::sys::bpf::BpfMap;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use proptest::prelude::*;
@@ -64,6 +64,27 @@ fn question(slot: u32, name: &[u8]) -> Vec<u8> {
     question.extend([slot, name.len() as u32].into_iter().flat_map(u32::to_ne_bytes));
     question.extend(name);
     question
+}
+
+/// Runs a program once on `data`, as BPF_PROG_TEST_RUN of bpf(2) does, and returns what the program returns.
+#[expect(unsafe_code, reason = "no library makes this call")]
+fn test_run(program: BorrowedFd<'_>, data: &[u8]) -> u32 {
+    const PROG_TEST_RUN: libc::c_int = 10;
+    #[repr(C)]
+    struct TestRun {
+        program: u32,
+        result: u32,
+        size_in: u32,
+        size_out: u32,
+        data_in: u64,
+        rest: [u64; 7],
+    }
+    let (program, size_in, data_in) = (program.as_raw_fd() as u32, data.len() as u32, data.as_ptr() as u64);
+    let mut run = TestRun { program, result: 0, size_in, size_out: 0, data_in, rest: [0; 7] };
+    // SAFETY: the kernel reads `size_in` bytes at `data_in`, which outlive the call, and writes only the result.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, &raw mut run, size_of::<TestRun>()) };
+    Errno::result(done).unwrap();
+    run.result
 }
 
 /// What rules look for.
@@ -140,11 +161,13 @@ fn in_the_kernel_the_program_refuses_exactly_what_the_policy_refuses() {
         .iter()
         .map(|name| Policy::from_profiles(&[profile::by_name(name).unwrap()]))
         .collect();
+    let tables = BpfMap::open(&pins.as_ref().unwrap().0.path().join("guards")).unwrap();
     let mut covered = Vec::new();
     for (slot, policy) in (0..).zip(&policies) {
         let coverage = Coverage::new(policy);
         let scope = GuardScope { device: 1, root: None, refusal: Some(Errno::EINVAL) };
-        program.set(slot, &table(1, scope, &Automaton::new(&coverage).unwrap(), b"").unwrap()).unwrap();
+        let table = table(1, scope, &Automaton::new(&coverage).unwrap(), b"").unwrap();
+        set_table(&tables, slot, &table).unwrap();
         let rules = coverage.covered.iter().map(|rule| ProfileRule::error(rule.test.clone(), "a test"));
         covered.push(rules.fold(Policy::builder(), |builder, rule| builder.rule(rule)).build().unwrap());
     }
@@ -159,7 +182,7 @@ fn in_the_kernel_the_program_refuses_exactly_what_the_policy_refuses() {
         for (slot, policy) in (0..).zip(&covered) {
             let expected = matches!(policy.verdict(&name), Verdict::Reject(_));
             refused += u32::from(expected);
-            let found = test_run(check, &question(slot, &name)).unwrap();
+            let found = test_run(check, &question(slot, &name));
             assert_eq!(found, u32::from(expected), "policy {slot}: {:?}", name.escape_ascii().to_string());
         }
     }
@@ -208,7 +231,7 @@ impl PinnedGuards {
         let mut table = table(id, scope, &automaton, &note.to_bytes()).unwrap();
         // Behind three numbers of eight bytes and ten of four.
         table[64] = has_ended.into();
-        self.program.set(slot, &table).unwrap();
+        set_table(&self.map("guards"), slot, &table).unwrap();
         let map = self.map("devices");
         let mut devices = decode_devices(&map.get(0).unwrap());
         devices[slot as usize] = target.device;
@@ -225,7 +248,7 @@ impl PinnedGuards {
         }
         let report = report.fd().unwrap().as_fd();
         for (slot, name) in slots_and_names {
-            assert_eq!(test_run(report, &question(*slot, name)).unwrap(), 0);
+            assert_eq!(test_run(report, &question(*slot, name)), 0);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::line::{LineType, RootLine};
 pub use inode_time::InodeTime;
-pub use namegate_findings::records::{components, post_order};
+pub use namegate_findings::records::components;
 pub use parse::{PlanError, PlanLine, PlanParser};
 
 use crate::policy::Confidence;

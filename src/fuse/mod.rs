@@ -42,11 +42,10 @@ mod translate;
 pub use error::Error;
 pub use failure::RequestFailure;
 pub use mount::{check, mount, resume};
-pub use mounted::{EndOfService, Handle, Mounted};
+pub use mounted::{EndOfService, Handle};
 pub use mountpoint::{detach_dead, is_mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;
-pub use server::Server;
 pub use source::SourceRequirements;
 
 use std::os::fd::OwnedFd;

@@ -147,7 +147,8 @@ mod tests {
     use zerocopy::{FromBytes, IntoBytes};
 
     use super::*;
-    use crate::fuse::{ServeConfig, Server};
+    use crate::fuse::ServeConfig;
+    use crate::fuse::server::Server;
     use crate::gate::{Gate, Mode};
     use crate::passthrough::{Passthrough, PassthroughSettings};
     use crate::policy::{Policy, profile};

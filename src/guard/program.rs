@@ -90,12 +90,11 @@ fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
     })
 }
 
-/// The program with its maps, which are pinned in `pins`, a directory of a BPF file system, and the tables of its guards.
+/// The program with its maps, which are pinned in a directory of a BPF file system.
 #[derive(Debug)]
 pub struct Program {
     /// The object, whose programs are loaded one by one.
     pub object: Ebpf,
-    tables: BpfMap,
 }
 
 impl Program {
@@ -106,12 +105,12 @@ impl Program {
     pub fn new(pins: &Path) -> Result<Self, LoadError> {
         let pinned = |name: &str, map: Result<BpfMap, Errno>| {
             let path = pins.join(name);
-            let pinned = map.map_err(io::Error::from).and_then(|map| pin(&map, &path).map(|()| map));
+            let pinned = map.map_err(io::Error::from).and_then(|map| pin(&map, &path));
             pinned.map_err(|e| LoadError::Map(path, e))
         };
         let tables =
             empty_table().and_then(|table| BpfMap::create(MapKind::ArrayOfMaps, 4, SLOTS, Some(&table)));
-        let tables = pinned("guards", tables)?;
+        pinned("guards", tables)?;
         pinned(RECORDED, BpfMap::create(MapKind::Array, 8, SLOTS, None))?;
         // aya reuses maps that are already pinned, and so this one, whose type it does not know.
         let object = EbpfLoader::new()
@@ -119,7 +118,7 @@ impl Program {
             .map_pin_path(pins)
             .load(OBJECT)
             .map_err(LoadError::Object)?;
-        Ok(Self { object, tables })
+        Ok(Self { object })
     }
 
     /// Has the kernel verify the programs of all hooks.
@@ -163,14 +162,6 @@ impl Program {
             pin(&program, &path).map_err(|e| LoadError::Map(path, e))?;
         }
         Ok(())
-    }
-
-    /// Replaces the table in a slot. A guard always has either the old table or the new one.
-    ///
-    /// # Errors
-    /// As bpf(2) says.
-    pub fn set(&self, slot: u32, table: &[u8]) -> io::Result<()> {
-        set_table(&self.tables, slot, table)
     }
 }
 

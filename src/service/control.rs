@@ -21,10 +21,9 @@ pub use directory::{FoundSocket, FoundSockets};
 pub use name::InstanceName;
 pub use place::{NameTaken, directory, reserve};
 pub use protocol::{
-    ActivePolicy, ControlReply, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload,
-    ReloadOutcome, VERSION,
+    ActivePolicy, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload, ReloadOutcome,
 };
-pub use server::{ControlHandler, ControlServer, ReservedSocket};
+pub use server::{ControlHandler, ReservedSocket};
 
 use std::time::Duration;
 

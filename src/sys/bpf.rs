@@ -18,7 +18,6 @@ const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
-const PROG_TEST_RUN: libc::c_int = 10;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,24 +61,6 @@ struct Pin {
     path: u64,
     fd: u32,
     flags: u32,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    result: u32,
-    size_in: u32,
-    size_out: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-    context: [u64; 3],
-    flags: u32,
-    cpu: u32,
-    batch: u32,
-    _padding: u32,
 }
 
 /// # Safety
@@ -224,20 +205,4 @@ impl AsFd for BpfMap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// Runs a program once on `data`, as BPF_PROG_TEST_RUN does, and returns what the program returns.
-///
-/// # Errors
-/// As bpf(2) says: EINVAL for 14 bytes and fewer where the program reads packets, ENOTSUPP for most other programs.
-pub fn test_run(program: impl AsFd, data: &[u8]) -> Result<u32, Errno> {
-    let mut run = TestRun {
-        program: number(program.as_fd()),
-        size_in: u32::try_from(data.len()).map_err(|_| Errno::E2BIG)?,
-        data_in: data.as_ptr() as u64,
-        ..TestRun::default()
-    };
-    // SAFETY: the kernel reads `size_in` bytes at `data_in`, which outlive the call, and writes nothing: there is no `data_out`.
-    unsafe { bpf(PROG_TEST_RUN, &mut run) }?;
-    Ok(run.result)
 }

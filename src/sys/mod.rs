@@ -37,5 +37,3 @@ pub mod trust;
 pub mod uring;
 pub mod xattr;
 pub mod xfs;
-
-pub use namegate_findings::temporary;

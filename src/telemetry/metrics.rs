@@ -24,9 +24,7 @@ use crate::policy::rule::{RULES, RuleId};
 
 pub use exposition::CONTENT_TYPE;
 pub use guards::{GuardMetrics, GuardValues, HookValues};
-pub use outlets::{
-    MetricsOutlets, MetricsSource, OutletError, OutletSettings, RunningOutlets, WRITE_INTERVAL,
-};
+pub use outlets::{MetricsOutlets, MetricsSource, OutletSettings, WRITE_INTERVAL};
 pub use snapshot::{
     AuditCounts, Gauges, Histogram, MetricsSnapshot, OperationCounts, ReloadCounts, RuleCount, SourceProblems,
 };

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
+#[cfg(test)]
+use zerocopy::IntoBytes;
 
 use super::abi::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, ExtHeader, FallocateIn, FlushIn, ForgetIn, ForgetOne, FsyncIn,
@@ -282,8 +284,8 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A message with a header and these parts, for tests and fuzzing.
-#[must_use]
+/// A message with a header and these parts.
+#[cfg(test)]
 pub fn message(head: InHeader, parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();
     let len = size_of::<InHeader>() + body.len();

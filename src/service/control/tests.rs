@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use super::directory::{in_directory, of_users};
+use super::protocol::ControlReply;
+use super::server::ControlServer;
 use super::*;
 use crate::gate::Mode;
 use crate::json::JsonBytes;

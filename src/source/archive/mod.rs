@@ -10,7 +10,7 @@ mod packed;
 mod tar;
 mod zip;
 
-pub use encoding::{MemberEncoding, UnknownEncoding};
+pub use encoding::MemberEncoding;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
