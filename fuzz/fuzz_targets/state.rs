@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use namegate::state::journal::{self, Outstanding, Remedy};
+use namegate::state::journal::{self, InFlight, Recovery};
 use namegate::state::{MOST_READERS, SurvivalState};
 
 const BUFFER: usize = 1 << 16;
@@ -36,18 +36,18 @@ fuzz_target!(|changes: &[u8]| {
     let opens = state.take_over_opens();
     assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
     state.take_over_closing();
-    for Outstanding { entry, message, .. } in state.outstanding().expect("messages can be read") {
+    for InFlight { entry, message, .. } in state.in_flight().expect("messages can be read") {
         assert!(message.len() <= BUFFER);
-        if let Remedy::Reply(_, bytes) = entry.remedy() {
+        if let Recovery::Reply(_, bytes) = entry.recovery() {
             assert!(bytes.len() <= 512);
         }
         let unique = entry.unique();
-        let _attending = journal::attend(entry);
+        let _current = journal::set_current(entry);
         let _ = journal::start(|| [1, 2]);
         journal::note_lookup(7);
         journal::note_forget(7);
         assert!(journal::count_forgets(0..3).count() <= 3);
-        let _attending = journal::hand_on().ok().flatten().map(journal::attend);
+        let _current = journal::hand_on().ok().flatten().map(journal::set_current);
         journal::answering(unique, 0, &[b"reply"]);
     }
     drop((nodes, opens));
