@@ -4,13 +4,20 @@
 
 use libfuzzer_sys::fuzz_target;
 use namegate::fix::plan::order::order_names;
-use namegate::fix::plan::{Plan, name_objection, path_objection};
+use namegate::fix::plan::{name_objection, path_objection};
+use namegate::fix::stored_plan::StoredPlanError;
 use namegate::name::display::acts_or_hides;
+
+#[path = "../../tests/fix/whole_plan.rs"]
+mod whole_plan;
+
+use whole_plan::Plan;
 
 fuzz_target!(|text: &[u8]| {
     let plan = match Plan::parse(text) {
         Ok(plan) => plan,
-        Err(errors) => {
+        Err(StoredPlanError::File(error)) => panic!("{error}"),
+        Err(StoredPlanError::Lines(errors)) => {
             assert!(!errors.is_empty());
             let lines = text.split(|&b| b == b'\n').count();
             for error in errors {
@@ -32,7 +39,7 @@ fuzz_target!(|text: &[u8]| {
         .chain(plan.skipped.iter().map(|skipped| skipped.to_line()));
     let written = lines.collect::<Vec<_>>().join("\n");
     assert!(!written.chars().any(|c| c != '\n' && acts_or_hides(c)));
-    assert_eq!(Plan::parse(written.as_bytes()).as_ref(), Ok(&plan));
+    assert_eq!(Plan::parse(written.as_bytes()).expect("it is a plan"), plan);
     for renames in plan.renames.chunk_by(|a, b| a.directory == b.directory) {
         let names: Vec<(&[u8], &[u8])> = renames.iter().map(|r| (&*r.old, r.new.as_bytes())).collect();
         let mut renamed = order_names(&names).concat();

@@ -4,7 +4,7 @@
 //! exact bytes of names, and the inode number and ctime of each entry, so that `fix apply` can detect entries that have
 //! changed. An editor may delete lines, change a `new`, and reorder lines.
 //!
-//! Every byte of a plan may come from an attacker: [`Plan::parse`] accepts nothing that leads out of the roots.
+//! Every byte of a plan may come from an attacker: [`PlanParser`] accepts nothing that leads out of the roots.
 
 pub mod check;
 pub mod id_set;
@@ -38,18 +38,6 @@ pub const MAX_HEADER_BYTES: usize = 8 << 20;
 
 /// The longest name, in bytes. Linux file systems allow 255, some others allow more.
 pub const MAX_NAME_BYTES: usize = 4095;
-
-/// A whole plan, in the order of its lines.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// The first line.
-    pub header: PlanHeader,
-    pub renames: Vec<Rename>,
-    /// The symbolic links whose targets change.
-    pub retargets: Vec<Retarget>,
-    /// The entries without a new name.
-    pub skipped: Vec<Skipped>,
-}
 
 /// The first line: how the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

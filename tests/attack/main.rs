@@ -30,6 +30,8 @@ mod signals;
 #[allow(dead_code, reason = "attacks use a part of it")]
 #[path = "../fix/tree.rs"]
 mod tree;
+#[path = "../fix/whole_plan.rs"]
+mod whole_plan;
 
 use std::time::Duration;
 

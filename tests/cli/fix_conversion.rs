@@ -6,10 +6,12 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use namegate::fix::plan::{Plan, PlanHeader, Rename};
+use namegate::fix::plan::{PlanHeader, Rename};
 use namegate::policy::Confidence;
 
 use super::run::{run, status, stderr};
+
+use crate::whole_plan::Plan;
 
 fn make(root: &Path, names: &[&[u8]]) {
     fs::create_dir_all(root).unwrap();

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use namegate::fix::plan::order::order_names;
-use namegate::fix::plan::{Plan, Rename, path_in};
+use namegate::fix::plan::{Rename, path_in};
 
 use super::run::{namegate, run, run_with, status, stderr, stdout};
 use super::trees;
+
+use crate::whole_plan::Plan;
 
 fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))

@@ -58,3 +58,5 @@ mod stored;
 #[path = "../../examples/make_tree.rs"]
 #[allow(dead_code, reason = "the example is a program too")]
 mod trees;
+#[path = "../fix/whole_plan.rs"]
+mod whole_plan;

@@ -5,11 +5,11 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
-use namegate::fix::plan::Plan;
 use namegate::fix::stored_plan::StoredPlan;
 
 use crate::program::{messages, namegate, status};
 use crate::tree::{OPTIONS, Recorder, apply_plan, make_tree, names, plan, snapshot, text, undo_journal};
+use crate::whole_plan::Plan;
 
 const TREE: &[&[u8]] = &[
     b"one",

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use namegate::fix::apply::ApplyOptions;
-use namegate::fix::plan::Plan;
 use namegate::progress::{KillPoint, Observer, Remaining};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,6 +21,7 @@ use crate::tree::{
     EntryContent, OPTIONS, Recorder, Snapshot, apply_plan, begin, inventory, make, make_tree, names, plan,
     resume_plan, snapshot, text, undo_journal,
 };
+use crate::whole_plan::Plan;
 
 /// Environment variable with the task of the child: `apply|resume|undo KILL_POINT KEEP_TIMES BATCH_SIZE DIRECTORY`.
 const TASK: &str = "NAMEGATE_TEST_CRASH";

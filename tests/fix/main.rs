@@ -13,4 +13,5 @@ mod races;
 mod random;
 mod torn;
 mod tree;
+mod whole_plan;
 mod written_journal;

@@ -13,7 +13,7 @@ use namegate::fix::apply::{ApplyOptions, ApplyTally, apply};
 use namegate::fix::entry::look_up;
 use namegate::fix::journal::{Journal, JournalHeader, VERSION};
 use namegate::fix::plan::{
-    FileKind, InodeTime, Plan, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
+    FileKind, InodeTime, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
     TargetPart, components,
 };
 use namegate::fix::roots::PlanRoots;
@@ -22,6 +22,8 @@ use namegate::fix::undo::{UndoTally, undo};
 use namegate::json::Base64;
 use namegate::policy::Confidence;
 use namegate::progress::{Observer, Remaining};
+
+use crate::whole_plan::Plan;
 
 /// One entry, with everything that a rename must not change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

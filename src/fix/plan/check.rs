@@ -32,10 +32,9 @@ pub struct RenameConflict {
 /// Takes time linear in the number of names.
 ///
 /// ```
-/// # use namegate::fix::plan::{Plan, check::check_renames};
-/// # fn example(plan: &Plan) {
-/// let renames: Vec<_> = plan.renames.iter().collect();
-/// for conflict in check_renames(None, &[b"a", b"b"], &renames) {
+/// # use namegate::fix::plan::{Rename, check::check_renames};
+/// # fn example(renames: &[&Rename]) {
+/// for conflict in check_renames(None, &[b"a", b"b"], renames) {
 ///     println!("{}: {}", renames[conflict.at].new, conflict.why);
 /// }
 /// # }

@@ -14,7 +14,7 @@ use super::line::{
     InDirectory, KnownDirectory, LineHead, LineType, RENAME_BEGIN, RenameLine, RetargetLine, SkippedLine,
 };
 use super::{
-    MAX_HEADER_BYTES, MAX_LINE_BYTES, Plan, PlanDirectory, PlanHeader, Rename, Retarget, Skipped, VERSION,
+    MAX_HEADER_BYTES, MAX_LINE_BYTES, PlanDirectory, PlanHeader, Rename, Retarget, Skipped, VERSION,
     components, name_objection, new_name_objection, path_objection,
 };
 use crate::name::display::display;
@@ -52,37 +52,6 @@ pub enum PlanLine {
     Retarget(Retarget),
     /// An entry without a new name.
     Skipped(Skipped),
-}
-
-impl Plan {
-    /// Parses a whole plan.
-    ///
-    /// # Errors
-    /// All errors in the plan, at most a hundred.
-    pub fn parse(text: &[u8]) -> Result<Self, Vec<PlanError>> {
-        let (mut parser, mut plan, mut lines) = (PlanParser::default(), Self::default(), Vec::new());
-        for line in text.split(|&b| b == b'\n') {
-            match parser.parse_line(line) {
-                Some(PlanLine::Header(header)) => plan.header = header,
-                Some(PlanLine::Rename(rename)) => {
-                    lines.push((parser.line, plan.renames.len()));
-                    plan.renames.push(rename);
-                }
-                Some(PlanLine::Retarget(retarget)) => plan.retargets.push(retarget),
-                Some(PlanLine::Skipped(skipped)) => plan.skipped.push(skipped),
-                // An error is kept with its line, and the next line is parsed.
-                None => {}
-            }
-        }
-        lines.sort_by_key(|&(_, at)| &*plan.renames[at].directory.path);
-        for lines in
-            lines.chunk_by(|a, b| plan.renames[a.1].directory.path == plan.renames[b.1].directory.path)
-        {
-            parser.check_directory(lines.iter().map(|&(line, at)| (line, &plan.renames[at])));
-        }
-        parser.finish()?;
-        Ok(plan)
-    }
 }
 
 /// Parses lines of a plan without regard to others, except the first.

@@ -66,22 +66,33 @@ pub(in crate::fix) fn skipped() -> Skipped {
     }
 }
 
+/// A line of each type.
+pub(in crate::fix) fn lines() -> [PlanLine; 4] {
+    let rename = rename(3, b"/srv/caf\xE9/sub", b"caf\xE9.", "café");
+    [
+        PlanLine::Header(header()),
+        PlanLine::Rename(rename),
+        PlanLine::Skipped(skipped()),
+        PlanLine::Retarget(retarget()),
+    ]
+}
+
 fn plan_text() -> String {
     let rename = rename(3, b"/srv/caf\xE9/sub", b"caf\xE9.", "café");
     let lines = [header().to_line(), rename.to_line(), skipped().to_line(), retarget().to_line()];
     lines.join("\n") + "\n"
 }
 
+/// The lines of a plan, each parsed by itself.
+fn parse(text: &[u8]) -> Result<Vec<PlanLine>, Vec<PlanError>> {
+    let mut parser = PlanParser::default();
+    let lines = text.split(|&b| b == b'\n').filter_map(|line| parser.parse_line(line)).collect();
+    parser.finish().map(|()| lines)
+}
+
 #[test]
 fn a_plan_reads_back_as_it_was_written() {
-    let plan = Plan::parse(plan_text().as_bytes()).unwrap();
-    let expected = Plan {
-        header: header(),
-        renames: vec![rename(3, b"/srv/caf\xE9/sub", b"caf\xE9.", "café")],
-        retargets: vec![retarget()],
-        skipped: vec![skipped()],
-    };
-    assert_eq!(plan, expected);
+    assert_eq!(parse(plan_text().as_bytes()).unwrap(), lines());
 }
 
 #[test]
@@ -92,15 +103,15 @@ fn what_acts_on_a_terminal_is_escaped_and_reads_back() {
     assert!(line.chars().all(|c| !acts_or_hides(c)), "{line}");
     let mut header = header();
     header.roots[0].path = b"/".to_vec();
-    let plan = Plan::parse(format!("{}\n{line}", header.to_line()).as_bytes()).unwrap();
-    assert_eq!(plan.renames, [rename]);
+    let lines = parse(format!("{}\n{line}", header.to_line()).as_bytes()).unwrap();
+    assert_eq!(lines[1..], [PlanLine::Rename(rename)]);
 }
 
 /// The errors of the plan with `from` replaced by `to`.
 fn errors_with(from: &str, to: &str) -> Vec<(usize, String)> {
     let text = plan_text();
     assert!(text.contains(from), "{from} is not in {text}");
-    let errors = Plan::parse(text.replacen(from, to, 1).as_bytes()).expect_err("it has an error");
+    let errors = parse(text.replacen(from, to, 1).as_bytes()).expect_err("it has an error");
     errors.into_iter().map(|error| (error.line, error.message)).collect()
 }
 
@@ -191,16 +202,18 @@ fn all_errors_are_reported_up_to_a_limit() {
     text += &rename(1, b"/srv/caf\xE9", b"a", "c").to_line();
     text += "\n";
     text += &rename(2, b"/srv/caf\xE9", b"a", "d").to_line();
-    let found = Plan::parse(text.as_bytes()).unwrap_err();
+    let Err(StoredPlanError::Lines(found)) = StoredPlan::read(text.as_bytes()) else {
+        panic!("it has errors")
+    };
     let lines: Vec<usize> = found.iter().map(|error| error.line).collect();
     assert_eq!(lines, [2, 4, 6, 8, 9]);
     assert_eq!(found[3].to_string(), "line 8: a line above has the id 1 too");
     assert_eq!(found[4].to_string(), "line 9: line 7 renames `a` too");
-    let found = Plan::parse("\u{1B}[31m\n".repeat(1000).as_bytes()).unwrap_err();
+    let found = parse("\u{1B}[31m\n".repeat(1000).as_bytes()).unwrap_err();
     assert_eq!(found.len(), 101);
     assert_eq!(found[100].to_string(), "and 900 more errors");
     assert!(found.iter().all(|error| !error.message.contains('\u{1B}')));
-    assert!(Plan::parse(b"").is_err() && Plan::parse(b"\n\n").is_err());
+    assert!(parse(b"").is_err() && parse(b"\n\n").is_err());
 }
 
 #[test]
@@ -210,13 +223,13 @@ fn a_line_that_is_too_long_is_refused_and_the_next_is_read() {
     first.evidence = Some(long.clone());
     let text =
         [header().to_line(), first.to_line(), rename(2, b"/srv/caf\xE9", b"b", "c").to_line()].join("\n");
-    let found = Plan::parse(text.as_bytes()).unwrap_err();
+    let found = parse(text.as_bytes()).unwrap_err();
     assert_eq!(found.iter().map(|m| m.line).collect::<Vec<_>>(), [2]);
     let mut header = header();
     header.tool = long;
-    assert!(Plan::parse(header.to_line().as_bytes()).is_err());
+    assert!(parse(header.to_line().as_bytes()).is_err());
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    assert!(Plan::parse(deep.as_bytes()).is_err());
+    assert!(parse(deep.as_bytes()).is_err());
 }
 
 #[test]
@@ -398,17 +411,17 @@ proptest! {
         let link = Retarget { name: raw.clone(), directory: directory(&dir), old_target: target.clone(), new_target: target, after: vec![], ..retarget() };
         let left = Skipped { name: raw, directory: directory(&dir), why, ..skipped() };
         let text = [header.to_line(), written.to_line(), link.to_line(), left.to_line()].join("\n");
-        let plan = Plan::parse(text.as_bytes());
-        prop_assert_eq!(plan, Ok(Plan { header, renames: vec![written], retargets: vec![link], skipped: vec![left] }));
+        let lines = [PlanLine::Header(header), PlanLine::Rename(written), PlanLine::Retarget(link), PlanLine::Skipped(left)];
+        prop_assert_eq!(parse(text.as_bytes()), Ok(lines.into()));
     }
 
     #[test]
     fn no_bytes_make_the_parser_panic(text in prop::collection::vec(any::<u8>(), 0..200), at in 0..1000_usize, octet: u8) {
-        let _ = Plan::parse(&text);
+        let _ = (parse(&text), StoredPlan::read(&text[..]));
         let mut damaged = plan_text().into_bytes();
         let at = at % damaged.len();
         damaged[at] = octet;
-        let _ = Plan::parse(&damaged);
+        let _ = (parse(&damaged), StoredPlan::read(&damaged[..]));
     }
 }
 
@@ -427,7 +440,7 @@ fn lines_that_are_parsed_in_several_threads_are_compared_with_those_above() {
     let Err(StoredPlanError::Lines(found)) = StoredPlan::read(text.as_bytes()) else {
         panic!("it has errors")
     };
-    assert_eq!(Err(found.clone()), Plan::parse(text.as_bytes()), "as line by line");
+    assert_eq!(Err(found.clone()), parse(text.as_bytes()), "as line by line");
     let at: Vec<usize> = found.iter().map(|error| error.line).collect();
     assert_eq!(at, [701, 2001, 2901], "{found:?}");
     assert_eq!(found[1].message, "a line above has the id 20 too");
