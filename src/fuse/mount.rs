@@ -62,8 +62,6 @@ pub fn mount(
         }
         false => found.try_clone().map_err(source_error)?.into(),
     };
-    // Without access to the device, mounting is impossible. It is checked here because later errors are less clear.
-    OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
 
     let rings = start_rings(options).map_err(Error::Rings)?;
 
@@ -143,6 +141,8 @@ fn find_places(source: &Path, mountpoint: &Path, options: &Options) -> Result<Pl
     if target.ancestors().skip(1).any(is_root) {
         return Err(Error::Inside { source: canonical_source, mountpoint: target });
     }
+    // Without access to the device, mounting is impossible. It is checked here because later errors are less clear.
+    OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
     Ok(Places { found, source: canonical_source, target })
 }
 
@@ -155,7 +155,6 @@ pub fn check(source: &Path, mountpoint: &Path, options: &Options) -> Result<(), 
         return Err(Error::ForRoot);
     }
     find_places(source, mountpoint, options)?;
-    OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)?;
     match geteuid().is_root() && !may_mount() {
         true => Err(Error::Capability(mountpoint.into())),
         false => Ok(()),

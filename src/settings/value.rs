@@ -137,37 +137,26 @@ impl SettingValue for Duration {
     }
 }
 
-impl SettingValue for NonZeroU32 {
-    const KIND: SettingKind = SettingKind::Count;
+macro_rules! counts {
+    ($($number:ty),*) => {$(
+        impl SettingValue for $number {
+            const KIND: SettingKind = SettingKind::Count;
 
-    fn parse(text: &OsStr) -> Result<Self, Option<String>> {
-        from_str(text)
-    }
+            fn parse(text: &OsStr) -> Result<Self, Option<String>> {
+                from_str(text)
+            }
 
-    fn to_text(&self) -> OsString {
-        self.to_string().into()
-    }
+            fn to_text(&self) -> OsString {
+                self.to_string().into()
+            }
 
-    fn number(&self) -> f64 {
-        self.get().into()
-    }
+            fn number(&self) -> f64 {
+                u32::from(*self).into()
+            }
+        }
+    )*};
 }
-
-impl SettingValue for u32 {
-    const KIND: SettingKind = SettingKind::Count;
-
-    fn parse(text: &OsStr) -> Result<Self, Option<String>> {
-        from_str(text)
-    }
-
-    fn to_text(&self) -> OsString {
-        self.to_string().into()
-    }
-
-    fn number(&self) -> f64 {
-        (*self).into()
-    }
-}
+counts!(NonZeroU32, u32);
 
 impl SettingValue for PathBuf {
     const KIND: SettingKind = SettingKind::Path;
