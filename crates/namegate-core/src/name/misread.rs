@@ -436,6 +436,10 @@ fn looks_legacy(name: &str) -> bool {
     let is_letter = |c: char| !c.is_ascii() && c.is_alphabetic();
     let (mut run, mut signs, mut lines, mut previous) = (0, 0, Vec::new(), None);
     for c in undecorated(name).chars() {
+        if c.is_ascii() {
+            (run, previous) = (0, Some(c));
+            continue;
+        }
         let touches_letter = || previous.is_some_and(is_letter);
         if previous.is_some_and(is_odd_line) && is_letter(c) {
             return true;

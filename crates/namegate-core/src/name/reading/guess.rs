@@ -165,6 +165,15 @@ impl EncodingCounts {
         pairs.map(|(_, count)| count).sum::<u64>() as f32 / PARTS
     }
 
+    /// The number of names by explanation.
+    fn by_explanation(&self) -> Vec<f32> {
+        let mut names = vec![0; EXPLANATIONS];
+        for (pair, count) in &self.names {
+            names[usize::from(pair.explanation())] += count;
+        }
+        names.into_iter().map(|count: u64| count as f32 / PARTS).collect()
+    }
+
     /// The number of different words of the names with an explanation that `is_asked`, as far as they are kept.
     fn words_of(&self, is_asked: impl Fn(Number) -> bool) -> f32 {
         let words = self.words.iter().filter(|(number, _)| is_asked(*number));
@@ -323,9 +332,10 @@ impl EncodingGuess {
             let part = prior.of(pair) / all_joined.of(first_of(pair));
             let of_pair = counts.of(first_of(pair)).max(0.0) * part;
             *shares.of_mut(pair) = sparse((of_pair + PRIOR_NAMES * prior.of(pair)) / all);
-            let in_parts = (of_pair * scale * PARTS).round() as u64;
-            if in_parts > 0 {
-                names.insert(pair, in_parts);
+            let in_parts = of_pair * scale * PARTS;
+            // Most are nothing.
+            if in_parts >= 0.5 {
+                names.insert(pair, in_parts.round() as u64);
             }
         }
         let mut counts = EncodingCounts { names, words: Vec::new() };
@@ -333,9 +343,7 @@ impl EncodingGuess {
             let best = readings.ranked().first().map(|&(_, best)| readings.explanations_of(best));
             best.into_iter().flatten().for_each(|number| counts.add_words(number, *words));
         }
-        let supporting =
-            |counts: &EncodingCounts| (0..EXPLANATIONS as Number).map(|number| counts.of(number)).collect();
-        let (own, others) = (supporting(&counts), supporting(&earlier));
+        let (own, others) = (counts.by_explanation(), earlier.by_explanation());
         Some(Self { shares, counts, earlier, own, others, names: count, different: with_words.len(), sample })
     }
 
@@ -439,15 +447,18 @@ fn add(lanes: &mut Lanes, factor: f32, change: &Lanes) {
 
 /// The pairs in which any name of the sample can be, and how common each is before any name is read.
 fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCounts) -> (Vec<Pair>, Weights) {
-    let mut weights = Weights::filled(0.0);
+    let (mut weights, mut firsts) = (Weights::filled(0.0), Vec::new());
     for (first, likelihoods) in sample.flat_map(Readings::pairs) {
         let lanes = weights.lanes_mut(first);
         (0..LANES).for_each(|lane| lanes[lane] += likelihoods[lane]);
+        firsts.push(first);
     }
-    let mut pairs = Vec::new();
-    for number in 0..EXPLANATIONS as Number {
-        let weight = weight_of(number);
-        for pair in (0..LANGUAGES).map(|language| Pair::new(number, language as Language)) {
+    firsts.sort_unstable();
+    firsts.dedup();
+    let mut pairs = Vec::with_capacity(firsts.len() * LANES);
+    for first in firsts {
+        let weight = weight_of(first.explanation());
+        for pair in (first.0..).take(LANES).map(Pair) {
             if weights.of(pair) > 0.0 {
                 *weights.of_mut(pair) = weight;
                 pairs.push(pair);
@@ -459,9 +470,13 @@ fn prior<'r>(sample: impl Iterator<Item = &'r Readings>, earlier: &EncodingCount
     // A few earlier names count less than many, and those with the same words not more than one.
     let different = earlier_names.min(earlier.words_of(|_| true));
     let weight = WEIGHT_OF_EARLIER * different / (different + 1.0);
+    let mut earlier = earlier.names.iter().peekable();
     for &pair in &pairs {
+        // Both are in the order of the pairs.
+        while earlier.next_if(|(other, _)| **other < pair).is_some() {}
         let known =
-            earlier.names.get(&pair).map_or(0.0, |&count| count as f32 / PARTS) / earlier_names.max(1.0);
+            earlier.next_if(|(other, _)| **other == pair).map_or(0.0, |(_, &count)| count as f32 / PARTS)
+                / earlier_names.max(1.0);
         *weights.of_mut(pair) = (weights.of(pair) / all + weight * known) / (1.0 + weight);
     }
     (pairs, weights)
@@ -478,12 +493,10 @@ fn same_explanations<'r>(
             texts[usize::from(number)].push(name << 16 | u32::from(text));
         }
     }
+    let of_explanations = prior.0.as_flattened().chunks_exact(LANGUAGES.into());
+    let common: Vec<f32> = of_explanations.map(|weights| weights.iter().sum()).collect();
     let mut order: Vec<usize> = (0..EXPLANATIONS).collect();
-    let common = |number: usize| -> f32 {
-        let first = number * usize::from(LANGUAGES);
-        prior.0.as_flattened()[first..first + usize::from(LANGUAGES)].iter().sum()
-    };
-    order.sort_by(|&a, &b| common(b).total_cmp(&common(a)));
+    order.sort_by(|&a, &b| common[b].total_cmp(&common[a]));
     let mut first: HashMap<&[u32], Number> = HashMap::new();
     let mut same = [0; EXPLANATIONS];
     for number in order {
