@@ -102,7 +102,8 @@ fn the_holder_passes_signals_on_and_ends_with_the_server() {
         let (status, said) = mounted.ended();
         assert!(status.success(), "{status}: {said}");
         assert!(
-            said.contains("previous server died (SIGKILL); taking over") && fs::read_dir(mounted.mnt()).unwrap().count() == 0,
+            said.contains("previous server died (SIGKILL); taking over")
+                && fs::read_dir(mounted.mnt()).unwrap().count() == 0,
             "{said}"
         );
     }
