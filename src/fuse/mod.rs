@@ -2,7 +2,7 @@
 //! [`passthrough`](crate::passthrough).
 //!
 //! `by_wire` and `by_fuser` decode a request, `operations` determines its weight, `dispatch` chooses the thread that serves
-//! it, a `do_*` method of [`Server`] executes it, and `request_context` replies to it and counts it. `replies` has the
+//! it, a `do_*` method of `Server` executes it, and `request_context` replies to it and counts it. `replies` has the
 //! replies of both transports. The `do_*` methods check names at the gate, call the backing tree and return a `Result`; they
 //! are tested without a mount. All errors become an errno in one place, [`RequestFailure`].
 //!

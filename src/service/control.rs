@@ -1,6 +1,6 @@
 //! The control socket of an instance: clients request its status, and change it while it serves.
 //!
-//! One line of JSON goes in and one comes out ([`ControlRequest`], [`ControlReply`]); then the connection ends. Only its owner
+//! One line of JSON goes in and one comes out ([`ControlRequest`], `ControlReply`); then the connection ends. Only its owner
 //! and root can use the socket: by its mode, and because the server asks the kernel who connects. A client can still be hostile
 //! or slow: a request is short and has little time, and silent connections delay nobody. The client asks the kernel who
 //! listens before it trusts an answer.
