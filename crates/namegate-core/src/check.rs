@@ -236,16 +236,7 @@ impl<'n> DirectoryCheck<'n> {
         hint: Option<EncodingHint<'_>>,
     ) -> BTreeMap<usize, SuggestedName> {
         let in_use: &mut NamesInUse<'_> = &mut |_, take| self.all_names().for_each(take);
-        let there = self.occupants(in_use, self.used.as_ref().into());
-        match self.is_listed {
-            true => policy.suggest_among(
-                there,
-                &self.imperfect(policy),
-                hint,
-                self.shared_misreading().as_deref(),
-            ),
-            false => BTreeMap::new(),
-        }
+        self.suggest(policy, hint, in_use, self.used.as_ref().into(), self.shared_misreading().as_deref())
     }
 
     /// Suggests names for the checked names without regard to any other name of the directory.
@@ -270,8 +261,21 @@ impl<'n> DirectoryCheck<'n> {
         in_use: &mut NamesInUse<'_>,
         used: FingerprintIndex<'_>,
     ) -> BTreeMap<usize, SuggestedName> {
+        self.suggest(policy, hint, in_use, used, None)
+    }
+
+    fn suggest(
+        &self,
+        policy: &Policy,
+        hint: Option<EncodingHint<'_>>,
+        in_use: &mut NamesInUse<'_>,
+        used: FingerprintIndex<'_>,
+        misreading: Option<&SharedMisreading>,
+    ) -> BTreeMap<usize, SuggestedName> {
         match self.is_listed {
-            true => policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), hint, None),
+            true => {
+                policy.suggest_among(self.occupants(in_use, used), &self.imperfect(policy), hint, misreading)
+            }
             false => BTreeMap::new(),
         }
     }
