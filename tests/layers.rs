@@ -126,22 +126,22 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("ignore::", &["src/source/scope.rs"]),
     ("allow(unsafe_code", &["src/sys/mod.rs"]),
     // What an engine calls opens no files but these.
-    ("tempfile::tempfile(", &["crates/namegate-findings/src/temporary.rs"]),
+    ("tempfile::tempfile(", &["crates/findings/src/temporary.rs"]),
 ];
 
 /// Sources without side effects, and the texts that would be one.
 const PURE: &[&str] = &[
     "src/fix/plan",
-    "crates/namegate-arrow/src",
-    "crates/namegate-core/src",
-    "crates/namegate-findings/src/container_rules",
-    "crates/namegate-findings/src/decode",
-    "crates/namegate-findings/src/directory",
-    "crates/namegate-findings/src/fingerprint",
-    "crates/namegate-findings/src/location",
-    "crates/namegate-findings/src/record",
-    "crates/namegate-findings/src/split",
-    "crates/namegate-findings/src/uri",
+    "crates/arrow/src",
+    "crates/core/src",
+    "crates/findings/src/container_rules",
+    "crates/findings/src/decode",
+    "crates/findings/src/directory",
+    "crates/findings/src/fingerprint",
+    "crates/findings/src/location",
+    "crates/findings/src/record",
+    "crates/findings/src/split",
+    "crates/findings/src/uri",
 ];
 const EFFECTS: &[&str] = &[
     "std::env::",
@@ -197,9 +197,7 @@ fn may_import(module: &str, path: &str) -> bool {
 fn every_module_imports_only_what_it_may() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut offences = Vec::new();
-    for directory in
-        ["src", "crates/namegate-arrow/src", "crates/namegate-core/src", "crates/namegate-findings/src"]
-    {
+    for directory in ["src", "crates/arrow/src", "crates/core/src", "crates/findings/src"] {
         visit_sources(&root.join(directory), &mut |path, lines| {
             let file = Path::new(path).strip_prefix(root).expect("it lies below the root");
             let below = file.strip_prefix("src").ok().and_then(|below| below.iter().next()?.to_str());

@@ -11,7 +11,7 @@ use namegate::policy::{Policy, profile};
 use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter};
 use serde_json::Value;
 
-#[path = "../../crates/namegate-arrow/tests/rows/mod.rs"]
+#[path = "../../crates/arrow/tests/rows/mod.rs"]
 pub mod rows;
 
 use crate::run::{namegate, run, status, stderr, stdout};

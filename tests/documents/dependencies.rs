@@ -7,11 +7,10 @@ use std::process::Command;
 use super::markdown::{read, root};
 
 /// The packages of the program.
-const PROGRAM: [&str; 3] =
-    ["Cargo.toml", "crates/namegate-core/Cargo.toml", "crates/namegate-findings/Cargo.toml"];
+const PROGRAM: [&str; 3] = ["Cargo.toml", "crates/core/Cargo.toml", "crates/findings/Cargo.toml"];
 
 /// The packages for engines that read Arrow.
-const ARROW: [&str; 2] = ["crates/namegate-arrow/Cargo.toml", "crates/python/Cargo.toml"];
+const ARROW: [&str; 2] = ["crates/arrow/Cargo.toml", "crates/python/Cargo.toml"];
 
 /// The package that the program builds on.
 const CORE: &str = "namegate-core";

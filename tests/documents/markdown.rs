@@ -17,7 +17,7 @@ pub fn read(file: &str) -> String {
 /// All pages, as paths relative to the repository.
 pub fn pages() -> Vec<String> {
     let mut pages = Vec::from(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned));
-    for dir in ["docs", "docs/semantics", "crates/namegate-core"] {
+    for dir in ["docs", "docs/semantics", "crates/core"] {
         let entries = fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
         pages.extend(names.map(|name| format!("{dir}/{name}")));
