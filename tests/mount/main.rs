@@ -44,6 +44,7 @@ mod set_id;
 mod set_id_kinds;
 mod source;
 mod special;
+mod stacked;
 mod submounts;
 mod times;
 mod unsupported;

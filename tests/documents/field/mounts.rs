@@ -116,4 +116,35 @@ pub const MOUNTS: &[Case] = &[
         right: "the bits are cleared",
         then: Some("the bits stayed"),
     },
+    Case {
+        reports: &["gsd-build/gsd-2#3396", "trapexit/mergerfs#976"],
+        tried: "mount: SQLite with four writers and mapped memory, in every mode of its journal",
+        trial: Trial::Mount("a_database_with_four_writers_is_whole_with_every_kind_of_journal"),
+        right: "as in a plain directory",
+        then: None,
+    },
+    Case {
+        reports: &["rfjakob/gocryptfs#641", "juicedata/juicefs#1989"],
+        tried: "mount: an overlay with all its layers on it",
+        trial: Trial::Mount("an_overlay_with_its_layers_on_the_mount_is_as_one_in_a_plain_directory"),
+        right: "as in a plain directory",
+        then: None,
+    },
+    Case {
+        reports: &["kahing/catfs#15"],
+        tried: "mount: a loop device of a file on it, with ext4",
+        trial: Trial::Operate("a_file_system_in_a_file_on_the_mount_has_no_errors_after_use", "no errors"),
+        right: "no errors",
+        then: None,
+    },
+    Case {
+        reports: &["systemd/systemd#40574"],
+        tried: "mount: a control group with clients is frozen while the server runs",
+        trial: Trial::Operate(
+            "clients_that_wait_for_the_server_can_be_frozen_and_go_on_afterwards",
+            "frozen, five times of five",
+        ),
+        right: "frozen, five times of five",
+        then: None,
+    },
 ];
