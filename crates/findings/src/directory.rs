@@ -143,13 +143,13 @@ impl<'s> DirectoryScan<'s> {
         if matches!(checked, CheckedNames::Ever) {
             check.collisions.clear();
         }
-        let mut by_place = place_violations(directory, policy, &check);
+        let by_place = place_violations(directory, policy, &check);
         if check.is_clean() && by_place.is_empty() {
             return Handover::Done;
         }
         let is_whole = matches!(checked, CheckedNames::All | CheckedNames::Ever);
         let misreading = (is_whole && self.has_messages()).then(|| check.shared_misreading()).flatten();
-        let mut repairs = match checked {
+        let repairs = match checked {
             _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
             CheckedNames::All | CheckedNames::Ever => {
                 check.suggested_names(policy, self.hint(directory.encodings))
@@ -164,101 +164,45 @@ impl<'s> DirectoryScan<'s> {
         if may_change && repairs.values().any(is_decoded_by_guess) {
             return Handover::Waits;
         }
+        let mut findings = Findings {
+            scan: self,
+            directory,
+            place: self.path_of(directory),
+            check,
+            by_place,
+            misreading,
+            repairs,
+        };
+        let (groups, mut by_collision, mut known) = findings.collisions();
+        let found = findings.names(&by_collision, &known);
+        let capacity = found.len().min(MOST_TOGETHER);
+        let mut batch =
+            DirectoryFindings { groups, records: Vec::with_capacity(capacity), accepted: Vec::new() };
+        for at in found {
+            let collides = by_collision.remove(&at).unwrap_or_default();
+            let Some(name) = findings.report(at, collides, known.remove(&at).unwrap_or_default()) else {
+                continue;
+            };
+            let names = if name.objections.is_empty() { &mut batch.accepted } else { &mut batch.records };
+            names.push(name);
+            if batch.records.len() + batch.accepted.len() == MOST_TOGETHER {
+                emit(mem::take(&mut batch));
+                batch.records.reserve(capacity);
+            }
+        }
+        if !batch.is_empty() {
+            emit(batch);
+        }
+        Handover::Done
+    }
+
+    fn path_of(&self, directory: &LocatedNames<'_>) -> Arc<DirectoryPath> {
         let inode_of = self.inode_of.filter(|_| self.has_messages() && directory.container.is_none());
-        let place = Arc::new(DirectoryPath {
+        Arc::new(DirectoryPath {
             container: directory.container.cloned(),
             dir: directory.dir.to_vec(),
             inode: inode_of.and_then(|inode_of| inode_of(directory.dir)),
-        });
-        let accepts =
-            |name: &[u8], rule: RuleId| self.accepts.is_some_and(|accepts| accepts(&place, name, rule));
-        let mut known = BTreeMap::<usize, Vec<Violation>>::new();
-        let mut groups = Vec::with_capacity(check.collisions.len());
-        let mut by_collision = ObjectionsByName::new();
-        for collision in &check.collisions {
-            let twins = self.has_messages().then(|| Twins::new(collision, &check.names));
-            let group = Arc::new(group_of(collision, &check.names, &place));
-            let mut is_new = false;
-            for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
-                // A sibling that is not checked is a member without a finding of its own.
-                if at >= check.checked || violation.severity < self.min_severity {
-                    continue;
-                }
-                if accepts(check.names[at], violation.rule) {
-                    known.entry(at).or_default().push(violation);
-                } else {
-                    is_new = true;
-                    let message = twins.as_ref().map_or_else(String::new, |twins| twins.message(at));
-                    let group = Some(Arc::clone(&group));
-                    let objection = ReportedViolation { violation, message, group };
-                    by_collision.entry(at).or_default().push(objection);
-                }
-            }
-            if is_new {
-                groups.push(group);
-            }
-        }
-        let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]
-            .into_iter()
-            .flatten()
-            .chain(by_collision.keys())
-            .chain(by_place.keys())
-            .chain(known.keys())
-            .copied()
-            .collect();
-        found.sort_unstable_by_key(|&at| check.names[at]);
-        found.dedup();
-        let mut records = Vec::with_capacity(found.len().min(MOST_TOGETHER));
-        let mut accepted = Vec::new();
-        for at in found {
-            let name = check.names[at];
-            let mut own = check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
-            own.retain(|violation| violation.severity >= self.min_severity);
-            let mut unlisted = limit_violations(&mut own, place.dir.len() + name.len());
-            let mut objections = self.objections(name, own, directory, misreading.as_deref());
-            objections.extend(by_place.remove(&at).unwrap_or_default());
-            if let Some(violations) = check.path_violations.remove(&at) {
-                let path = check.path_on_target(at);
-                objections.extend(violations.iter().map(|v| path_violation(policy, &path, v, name)));
-            }
-            objections.retain(|o| o.violation.severity >= self.min_severity);
-            let mut known = known.remove(&at).unwrap_or_default();
-            if self.accepts.is_some() {
-                let is_known = |o: &mut ReportedViolation| accepts(name, o.violation.rule);
-                known.extend(objections.extract_if(.., is_known).map(|o| o.violation));
-                unlisted.retain(|unlisted| !accepts(name, unlisted.rule));
-            }
-            objections.extend(by_collision.remove(&at).unwrap_or_default());
-            let names = match (objections.is_empty(), known.is_empty()) {
-                (true, true) => continue,
-                (true, false) => &mut accepted,
-                (false, _) => &mut records,
-            };
-            objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
-            names.push(ReportedName {
-                place: Some(Arc::clone(&place)),
-                location: directory.locations.get(at),
-                name: name.to_vec(),
-                objections,
-                unlisted,
-                accepted: known,
-                // Removing it would rebalance the map each time.
-                repair: repairs
-                    .get_mut(&at)
-                    .map(|new| SuggestedName { name: mem::take(&mut new.name), ..*new }),
-                owner: self.owner_of.and_then(|owner_of| owner_of(&place, name)),
-            });
-            if records.len() + accepted.len() == MOST_TOGETHER {
-                let records = mem::replace(&mut records, Vec::with_capacity(MOST_TOGETHER));
-                let (groups, accepted) = (mem::take(&mut groups), mem::take(&mut accepted));
-                emit(DirectoryFindings { groups, records, accepted });
-            }
-        }
-        let rest = DirectoryFindings { groups, records, accepted };
-        if !rest.is_empty() {
-            emit(rest);
-        }
-        Handover::Done
+        })
     }
 
     /// What is known about the encoding of names that are not UTF-8: what the user chose, or what was `guessed`.
@@ -309,6 +253,112 @@ impl<'s> DirectoryScan<'s> {
     }
 }
 
+/// What was found in a directory and is not reported yet.
+struct Findings<'f, 'n> {
+    scan: &'f DirectoryScan<'f>,
+    directory: &'f LocatedNames<'n>,
+    place: Arc<DirectoryPath>,
+    check: DirectoryCheck<'n>,
+    by_place: ObjectionsByName,
+    misreading: Option<Arc<SharedMisreading>>,
+    repairs: BTreeMap<usize, SuggestedName>,
+}
+
+impl Findings<'_, '_> {
+    fn accepts(&self, name: &[u8], rule: RuleId) -> bool {
+        self.scan.accepts.is_some_and(|accepts| accepts(&self.place, name, rule))
+    }
+
+    /// The groups of names that collide and are not all accepted, their violations, and those that are accepted.
+    fn collisions(&self) -> (Vec<Arc<CollisionGroup>>, ObjectionsByName, AcceptedByName) {
+        let check = &self.check;
+        let mut groups = Vec::with_capacity(check.collisions.len());
+        let (mut by_name, mut known) = (ObjectionsByName::new(), AcceptedByName::new());
+        for collision in &check.collisions {
+            let twins = self.scan.has_messages().then(|| Twins::new(collision, &check.names));
+            let group = Arc::new(group_of(collision, &check.names, &self.place));
+            let mut is_new = false;
+            for (&at, &violation) in collision.members.iter().zip(&collision.violations) {
+                // A sibling that is not checked is a member without a finding of its own.
+                if at >= check.checked || violation.severity < self.scan.min_severity {
+                    continue;
+                }
+                if self.accepts(check.names[at], violation.rule) {
+                    known.entry(at).or_default().push(violation);
+                } else {
+                    is_new = true;
+                    let message = twins.as_ref().map_or_else(String::new, |twins| twins.message(at));
+                    let group = Some(Arc::clone(&group));
+                    by_name.entry(at).or_default().push(ReportedViolation { violation, message, group });
+                }
+            }
+            if is_new {
+                groups.push(group);
+            }
+        }
+        (groups, by_name, known)
+    }
+
+    /// The names with findings, by their bytes.
+    fn names(&self, by_collision: &ObjectionsByName, known: &AcceptedByName) -> Vec<usize> {
+        let check = &self.check;
+        let mut found: Vec<usize> = [check.violations.keys(), check.path_violations.keys()]
+            .into_iter()
+            .flatten()
+            .chain(by_collision.keys())
+            .chain(self.by_place.keys())
+            .chain(known.keys())
+            .copied()
+            .collect();
+        found.sort_unstable_by_key(|&at| check.names[at]);
+        found.dedup();
+        found
+    }
+
+    /// What is reported of a name, besides how it collides; `None` if nothing is.
+    fn report(
+        &mut self,
+        at: usize,
+        collides: Vec<ReportedViolation>,
+        mut known: Vec<Violation>,
+    ) -> Option<ReportedName> {
+        let (scan, name) = (self.scan, self.check.names[at]);
+        let mut own = self.check.violations.get_mut(&at).map(mem::take).unwrap_or_default();
+        own.retain(|violation| violation.severity >= scan.min_severity);
+        let mut unlisted = limit_violations(&mut own, self.place.dir.len() + name.len());
+        let mut objections = scan.objections(name, own, self.directory, self.misreading.as_deref());
+        objections.extend(self.by_place.remove(&at).unwrap_or_default());
+        if let Some(violations) = self.check.path_violations.remove(&at) {
+            let path = self.check.path_on_target(at);
+            objections.extend(violations.iter().map(|v| path_violation(scan.policy, &path, v, name)));
+        }
+        objections.retain(|o| o.violation.severity >= scan.min_severity);
+        if scan.accepts.is_some() {
+            let is_known = |o: &mut ReportedViolation| self.accepts(name, o.violation.rule);
+            known.extend(objections.extract_if(.., is_known).map(|o| o.violation));
+            unlisted.retain(|unlisted| !self.accepts(name, unlisted.rule));
+        }
+        objections.extend(collides);
+        if objections.is_empty() && known.is_empty() {
+            return None;
+        }
+        objections.sort_by_key(|o| (o.violation.span, o.violation.rule));
+        // Removing it would rebalance the map each time.
+        let repair =
+            self.repairs.get_mut(&at).map(|new| SuggestedName { name: mem::take(&mut new.name), ..*new });
+        Some(ReportedName {
+            place: Some(Arc::clone(&self.place)),
+            location: self.directory.locations.get(at),
+            name: name.to_vec(),
+            objections,
+            unlisted,
+            accepted: known,
+            repair,
+            owner: scan.owner_of.and_then(|owner_of| owner_of(&self.place, name)),
+        })
+    }
+}
+
 /// Whether a name was decoded by a guess, which more evidence could change.
 pub fn is_decoded_by_guess(new: &SuggestedName) -> bool {
     new.decoded.is_some_and(|decoded| decoded.confidence == Confidence::Guess)
@@ -321,6 +371,9 @@ fn group_of(collision: &Collision, names: &[&[u8]], place: &Arc<DirectoryPath>) 
 
 /// Violations by the index of the name in its directory.
 type ObjectionsByName = BTreeMap<usize, Vec<ReportedViolation>>;
+
+/// Accepted violations by the index of the name in its directory.
+type AcceptedByName = BTreeMap<usize, Vec<Violation>>;
 
 /// The violations that follow from where the names are.
 fn place_violations(
