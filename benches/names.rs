@@ -4,9 +4,9 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
-use namegate::name::arena::Arena;
-use namegate::name::normalize::{Form, is_in_form};
-use namegate::policy::{Policy, profile};
+use namegate_core::name::arena::Arena;
+use namegate_core::name::normalize::{Form, is_in_form};
+use namegate_core::policy::{Policy, profile};
 
 mod corpus;
 
@@ -45,7 +45,7 @@ fn main() {
         group.bench_function("arena", |b| b.iter(|| black_box(&arena).ill_formed().count()));
         for (policy_name, policy) in &policies {
             each(&mut group, &format!("verdict {policy_name}"), names, |name| {
-                matches!(policy.verdict(name), namegate::policy::Verdict::Accept(_))
+                matches!(policy.verdict(name), namegate_core::policy::Verdict::Accept(_))
             });
         }
         let texts: Vec<&str> = names.iter().filter_map(|name| std::str::from_utf8(name).ok()).collect();

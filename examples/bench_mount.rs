@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use namegate::gate::{Gate, Intent, Mode};
-use namegate::policy::{Policy, profile};
+use namegate_core::gate::{Gate, Intent, Mode};
+use namegate_core::policy::{Policy, profile};
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::{Mode as Permissions, fstatat, lstat};

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use namegate::name::utf8;
+use namegate_core::name::utf8;
 
 /// Number of code points that take one, two, three and four bytes (without surrogates).
 const CODE_POINTS: [u64; 4] = [0x80, 0x800 - 0x80, 0x1_0000 - 0x800 - 0x800, 0x11_0000 - 0x1_0000];

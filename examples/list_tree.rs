@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use namegate::sys::directory;
+use namegate_sys::directory;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 

@@ -3,9 +3,8 @@
 
 use clap::ValueEnum;
 use data_encoding::BASE64_NOPAD;
-
-use crate::name::arena::Arena;
-use crate::name::reading::Encoding;
+use namegate_core::name::arena::Arena;
+use namegate_core::name::reading::Encoding;
 
 /// A way to encode text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,7 @@
 //! The program namegate: what it reads, writes, serves and watches.
 //!
 //! The modules here are no public API: they change with the program. What a name is and whether a policy allows it is
-//! the crate [`namegate_core`], which others can use; the modules of it that the program uses are named here again.
+//! the crate [`namegate_core`], which others can use.
 
 pub mod cli;
 pub mod collect;
@@ -12,8 +12,6 @@ pub mod fix;
 pub mod fuse;
 #[cfg(feature = "guard")]
 pub mod guard;
-pub mod json;
-pub mod output;
 #[cfg(feature = "parquet")]
 pub mod parquet_file;
 pub mod passthrough;
@@ -22,16 +20,11 @@ pub mod report;
 pub mod scan;
 pub mod service;
 pub mod settings;
-pub mod signature;
 pub mod source;
-pub mod spreadsheet;
 pub mod state;
 pub mod state_home;
-pub mod sys;
 pub mod telemetry;
 pub mod time;
 pub mod watch;
 pub mod wire;
 pub mod workers;
-
-pub use namegate_core::{check, gate, name, policy};

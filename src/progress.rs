@@ -3,9 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use namegate_files::json::{Base64, Hex};
 use serde::{Deserialize, Serialize};
-
-use crate::json::{Base64, Hex};
 
 /// Observes long work. The work calls the observer from any of its threads.
 pub trait Observer: Sync {

@@ -1,11 +1,11 @@
 //! Configuration files: their meaning, the position of every error, hostile text, and the law that writing and reading a
 //! policy gives the same policy.
 
-use namegate::name::normalize::Form;
-use namegate::policy::config::{Config, ConfigErrors, LengthLimits};
-use namegate::policy::profile::{self, Chars, Profile, ProfileRule, ProfileSet, Test};
-use namegate::policy::rule::{RULES, RuleId, Severity};
-use namegate::policy::{EntryKind, Normalization, OnMismatch, Policy};
+use namegate_core::name::normalize::Form;
+use namegate_core::policy::config::{Config, ConfigErrors, LengthLimits};
+use namegate_core::policy::profile::{self, Chars, Profile, ProfileRule, ProfileSet, Test};
+use namegate_core::policy::rule::{RULES, RuleId, Severity};
+use namegate_core::policy::{EntryKind, Normalization, OnMismatch, Policy};
 use proptest::prelude::*;
 
 fn errors(text: &str) -> ConfigErrors {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use data_encoding::HEXUPPER_PERMISSIVE as HEX;
-use namegate::name::utf8;
-use namegate::policy::{Policy, Verdict, profile};
+use namegate_core::name::utf8;
+use namegate_core::policy::{Policy, Verdict, profile};
 
 /// The text of a data file; `None`, after a message, if it is missing.
 fn data(file: &str) -> Option<String> {

@@ -12,17 +12,18 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use browser::Browser;
 use namegate::explain::{Explanation, Role};
-use namegate::name::display::display;
-use namegate::policy::rule::Severity;
-use namegate::policy::{Policy, profile};
 use namegate::report::html::{Html, ReportMetadata};
 use namegate::report::{Report, ReportedName, Summary};
 use namegate::source::location::DirectoryPath;
+use namegate_core::name::display::display;
+use namegate_core::policy::rule::Severity;
+use namegate_core::policy::{Policy, profile};
 use namegate_findings::fingerprint::CheckBasis;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use browser::Browser;
 
 #[path = "html/browser.rs"]
 mod browser;

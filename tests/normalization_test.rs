@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use namegate::name::normalize::{Form, first_difference, is_in_form, to_form};
+use namegate_core::name::normalize::{Form, first_difference, is_in_form, to_form};
 
 use file::{rows, test_file};
 

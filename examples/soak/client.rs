@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use namegate::sys::xattr;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, RenameFlags, copy_file_range, renameat2};
 use nix::sys::stat::Mode;

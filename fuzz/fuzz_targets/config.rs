@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use namegate::name::display::acts_or_hides;
-use namegate::policy::config::Config;
+use namegate_core::name::display::acts_or_hides;
+use namegate_core::policy::config::Config;
 
 fuzz_target!(|text: &str| {
     let config = match Config::parse(text) {
@@ -24,7 +24,7 @@ fuzz_target!(|text: &str| {
     let Ok(policy) = config.policy() else { return };
     let written = Config::from_policy(&policy).expect("a configuration asked for it").to_toml();
     let read = Config::parse(&written).and_then(|config| config.policy()).expect("what is written is whole");
-    let seen = |policy: &namegate::policy::Policy| {
+    let seen = |policy: &namegate_core::policy::Policy| {
         let lines = policy.rules().iter().map(|line| (line.test.clone(), line.severity, line.profiles));
         (policy.normalization(), lines.collect::<Vec<_>>())
     };

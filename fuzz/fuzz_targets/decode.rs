@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use namegate::name::arena::Arena;
-use namegate::name::{reading, ucs4, utf8};
+use namegate_core::name::arena::Arena;
+use namegate_core::name::{reading, ucs4, utf8};
 
 fuzz_target!(|bytes: &[u8]| {
     let std = std::str::from_utf8(bytes);

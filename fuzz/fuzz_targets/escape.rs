@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use namegate::name::display::{acts_or_hides, display, width};
-use namegate::name::escape::{escape, escape_within, is_shortened, unescape};
+use namegate_core::name::display::{acts_or_hides, display, width};
+use namegate_core::name::escape::{escape, escape_within, is_shortened, unescape};
 
 fuzz_target!(|name: &[u8]| {
     let escaped = escape(name);

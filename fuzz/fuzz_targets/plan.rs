@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use namegate::fix::plan::order::order_names;
 use namegate::fix::plan::{name_objection, path_objection};
 use namegate::fix::stored_plan::StoredPlanError;
-use namegate::name::display::acts_or_hides;
+use namegate_core::name::display::acts_or_hides;
 
 #[path = "../../tests/fix/whole_plan.rs"]
 mod whole_plan;

@@ -5,9 +5,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use namegate::name::display::acts_or_hides;
-use namegate::name::normalize::Form;
-use namegate::policy::{
+use namegate_core::name::display::acts_or_hides;
+use namegate_core::name::normalize::Form;
+use namegate_core::policy::{
     CheckOutcome, EncodingHint, EntryKind, Normalization, OnMismatch, Policy, Verdict, profile,
 };
 

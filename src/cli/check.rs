@@ -4,21 +4,22 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
 
+use namegate_core::name::reading::{Encoding, EncodingCounts, EncodingGuess};
+use namegate_core::policy::rule::Severity;
+use namegate_core::policy::{CheckOutcome, EncodingHint, Policy, profile};
+use namegate_files::signature::{self, TextKind, Unsigned};
+use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::split::MAX_NAME;
+
 use super::format::{ReportArgs, ReportFormat, SuggestionArgs};
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::name::reading::{Encoding, EncodingCounts, EncodingGuess};
-use crate::policy::rule::Severity;
-use crate::policy::{CheckOutcome, EncodingHint, Policy, profile};
 use crate::progress::NoProgress;
 use crate::report::fan::FaultReport;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{Report, ReportedName, Summary};
 use crate::scan::{self, ScanSettings};
-use crate::signature::{self, TextKind, Unsigned};
 use crate::source::list::{ListItem, NameReader, PathList};
-use namegate_findings::fingerprint::CheckBasis;
-use namegate_findings::split::MAX_NAME;
 
 const EXAMPLES: &str = "\
 Examples:

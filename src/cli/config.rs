@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use namegate_core::name::display::shown;
 
 use super::policy_args::check_files;
 use super::{CliError, ExitStatus};
-use crate::name::display::shown;
 use crate::service::mount_config::check_settings;
 use crate::settings::{MountFile, config_path, read, schema};
 
@@ -81,7 +81,8 @@ pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitStatus, 
 
 /// A mount configuration that is enough for a mount.
 fn load(file: &Path) -> Result<MountFile, String> {
-    let in_file = |error: crate::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
+    let in_file =
+        |error: namegate_core::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
     let mount = MountFile::parse(&read(file)?).map_err(in_file)?;
     mount.check().map_err(in_file)?;
     check_settings(&mount.settings).map_err(|why| format!("{}: {why}", shown(file)))?;

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
+use namegate_files::json;
 use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus};
 use crate::doctor::{Condition, Diagnosis, Machine};
-use crate::json;
 
 const EXAMPLES: &str = "\
 Examples:

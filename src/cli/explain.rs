@@ -5,13 +5,13 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, SpecificationError};
+use namegate_core::name::display::display;
+use namegate_core::policy::profile::Profile;
+use namegate_files::json;
 
 use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus, profiles};
 use crate::explain::{DEFAULT_PROFILES, Explanation, text};
-use crate::json;
-use crate::name::display::display;
-use crate::policy::profile::Profile;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,11 +8,12 @@ use std::process::{Child, Command, ExitStatus as ProgramStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate_core::name::display::{display, shown};
+use namegate_sys::process;
+
 use super::why::{ask_mount, describe, reason};
 use super::{CliError, ExitStatus};
-use crate::name::display::{display, shown};
 use crate::report::layout::counted;
-use crate::sys::process;
 use crate::telemetry::audit::RecentRefusal;
 
 /// So many refusals are told at once; the others are counted.

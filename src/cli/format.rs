@@ -8,11 +8,11 @@ use std::path::Path;
 use clap::builder::{EnumValueParser, PossibleValue};
 use clap::error::{ErrorKind, Result as ClapResult};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueEnum};
+use namegate_core::name::display::display;
+use namegate_core::name::reading::Encoding;
 
 use super::CliError;
 use crate::explain::CodePoint;
-use crate::name::display::display;
-use crate::name::reading::Encoding;
 use crate::report::counts::{CountBy, CountFormat, CountReport};
 use crate::report::csv::Csv;
 use crate::report::fan::{FaultReport, MultiReport};

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use namegate_files::json::JsonBytes;
 use serde::Serialize;
-
-use crate::json::JsonBytes;
 
 /// A guard, as far as it is known without a look at its directory, which may be on a file system that does not answer.
 #[derive(Clone, Debug, Serialize)]

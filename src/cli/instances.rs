@@ -9,16 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
+use namegate_core::name::display::{display, shown};
+use namegate_sys::mounts::{self, MountEntry};
 use nix::unistd::{Uid, User, geteuid};
 use serde::de::DeserializeOwned;
 
 use super::CliError;
 use super::guards::guard_hint;
-use crate::name::display::{display, shown};
 use crate::service::control::{
     self, ControlRequest, FoundSocket, FoundSockets, InstanceStatus, RequestError,
 };
-use crate::sys::mounts::{self, MountEntry};
 
 /// Once one of a user's instances has said that it is mounted somewhere, the others have so long to say that they are, too.
 const SOON: Duration = Duration::from_millis(300);

@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
 
+use namegate_core::name::display::{harmless, width};
+use namegate_files::json::{self, JsonBytes};
+use namegate_sys::mounts::{self, MountEntry};
+use namegate_sys::process::{close_all_but, fork, replaced_program};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -25,11 +29,7 @@ use super::format::{FormatArgs, PlainFormat};
 use super::guards::{GuardSummary, known_guards};
 use super::instances::{owner_at, sockets, user};
 use super::{CliError, ExitStatus};
-use crate::json::{self, JsonBytes};
-use crate::name::display::{harmless, width};
 use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError};
-use crate::sys::mounts::{self, MountEntry};
-use crate::sys::process::{close_all_but, fork, replaced_program};
 
 const EXAMPLES: &str = "\
 States:

@@ -6,12 +6,13 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::display::shown;
+use namegate_sys::{allocation, open_files};
+
 use super::list_reading_args::ListReadingArgs;
 use super::{CliError, ExitStatus};
-use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::source::list::route::{PairFiles, RoutedCounts};
-use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:

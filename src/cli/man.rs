@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
+use namegate_core::name::display::shown;
+use namegate_files::output::write;
 
 use super::{CliError, ExitStatus};
-use crate::name::display::shown;
-use crate::output::write;
 use crate::settings;
 
 const EXAMPLES: &str = "\

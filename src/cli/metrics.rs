@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use namegate_core::name::display::harmless;
+
 use super::instances::InstanceSelector;
 use super::{CliError, ExitStatus};
-use crate::name::display::harmless;
 use crate::service::control::ControlRequest;
 
 const EXAMPLES: &str = "\

@@ -52,11 +52,11 @@ use std::process::ExitCode;
 use anstream::ColorChoice;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
+use namegate_core::name::scalar::UNICODE_VERSION;
+use namegate_files::output::WaitingWriter;
 use terminal_size::{Width, terminal_size_of};
 
 use self::colours::UncolouredOutput;
-use crate::name::scalar::UNICODE_VERSION;
-use crate::output::WaitingWriter;
 use crate::report::{FailOn, Summary, layout};
 use crate::service::fd_store;
 use crate::telemetry::log::{LogFormat, install};
@@ -276,7 +276,7 @@ fn start_log(is_verbose: bool, format: Option<LogFormat>) {
     // fuser logs an error for each reply to a request that the kernel has given up, which happens at every unmount.
     let fuser_level = if is_verbose { level } else { LevelFilter::Off };
     let mut logger = env_logger::Builder::new();
-    // aya warns of every map that it does not know, which src/sys/bpf.rs makes.
+    // aya warns of every map that it does not know, which crates/sys/src/bpf.rs makes.
     logger.filter_level(level).filter_module("fuser", fuser_level).filter_module("aya", LevelFilter::Error);
     logger.parse_default_env();
     install(logger.build(), format);

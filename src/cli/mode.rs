@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
+use namegate_core::gate::Mode;
+
 use super::instances::InstanceSelector;
 use super::reload::tell;
 use super::setting_args::choice_parser;
 use super::{CliError, ExitStatus};
-use crate::gate::Mode;
 use crate::service::control::{ControlRequest, ReloadOutcome};
 
 const EXAMPLES: &str = "\

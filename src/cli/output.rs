@@ -7,19 +7,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use anstream::{AutoStream, ColorChoice};
+use clap::ValueEnum;
+use namegate_core::name::display::shown;
+use namegate_files::output::Output;
+
 use super::CliError;
 use super::colours::ColourFilter;
 use super::format::{ReportArgs, ReportFormat, words};
-use crate::name::display::shown;
-use crate::output::Output;
 use crate::report::baseline::{BaselineWriter, RelativePaths};
 use crate::report::counts::CountBy;
 use crate::report::fan::{FaultReport, SummaryReport};
 use crate::report::html::ReportMetadata;
 use crate::report::text::{GroupBy, Layout};
 use crate::report::{FailOn, Report, Summary};
-use anstream::{AutoStream, ColorChoice};
-use clap::ValueEnum;
 
 /// Where findings go, and in which order.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -7,9 +7,9 @@ use std::path::Path;
 use clap::builder::{StyledStr, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
+use namegate_core::name::display::shown;
+use namegate_core::policy::UnknownWord;
 
-use crate::name::display::shown;
-use crate::policy::UnknownWord;
 use crate::report::layout::{BOLD, PLAIN, write_wrapped};
 
 /// What `namegate` alone prints.

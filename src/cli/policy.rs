@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
+use namegate_core::name::display::shown;
+use namegate_core::name::scalar::UNICODE_VERSION;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::profile::{self, ProfileRule};
+use namegate_core::policy::rule::{RULES, Severity};
+use namegate_core::policy::{ActiveRule, OnMismatch, Policy};
 use serde_json::json;
 
 use super::format::FormatArgs;
 use super::policy_args::{PolicyArgs, check_files};
 use super::profiles::{line_json, write_row};
 use super::{CliError, ExitStatus};
-use crate::name::display::shown;
-use crate::name::scalar::UNICODE_VERSION;
-use crate::policy::config::Config;
-use crate::policy::profile::{self, ProfileRule};
-use crate::policy::rule::{RULES, Severity};
-use crate::policy::{ActiveRule, OnMismatch, Policy};
 use crate::report::layout::{BOLD, counted, severity_style, write_wrapped};
 use crate::settings::read;
 

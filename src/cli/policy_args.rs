@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::error::Result as ClapResult;
 use clap::{ArgMatches, Command, FromArgMatches};
+use namegate_core::name::display::shown;
+use namegate_core::policy::Policy;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::profile::Profile;
 
 use super::{CliError, ExitStatus, setting_args};
-use crate::name::display::shown;
-use crate::policy::Policy;
-use crate::policy::config::Config;
-use crate::policy::profile::Profile;
 use crate::settings::{MountSettings, Setting};
 
 /// The options that select the policy.

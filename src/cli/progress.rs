@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use namegate_core::name::display::{display, shown};
+use namegate_files::output::{remove_unfinished, waiting, writing};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 
 use super::ExitStatus;
 use crate::fix::plan::path_in;
-use crate::name::display::{display, shown};
-use crate::output::{remove_unfinished, waiting, writing};
 use crate::progress::{Observer, Remaining};
 use crate::report::layout::{counted, grouped};
 use crate::service::signals::Signals;

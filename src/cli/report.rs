@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use namegate_core::name::display::shown;
+
 use super::format::{ReportArgs, ReportFormat};
 use super::output::OutputArgs;
 use super::{CliError, ExitStatus};
 use crate::collect::{FindingsCollection, findings_files};
-use crate::name::display::shown;
 use crate::report::baseline::RelativePaths;
 use crate::report::fan::MultiReport;
 use crate::report::text::Layout;

@@ -1,6 +1,6 @@
 //! Names that break each rule, for `namegate rules NAME` and `namegate profiles NAME`.
 
-use crate::policy::rule::RuleId;
+use namegate_core::policy::rule::RuleId;
 
 /// Names that break `rule`; those of a directory rule break it together, and a path is one item.
 pub fn examples(rule: RuleId) -> &'static [&'static [u8]] {

@@ -4,17 +4,17 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use namegate_core::name::display::display;
+use namegate_core::name::reading::Encoding;
+use namegate_core::policy::profile::{ALL, Profile};
+use namegate_core::policy::rule::{RULES, Rule, RuleId, RuleKind};
+use namegate_core::policy::{EntryKind, NameCheck, Policy};
 use serde_json::json;
 
 use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
 use super::rule_examples::examples;
 use super::{CliError, ExitStatus};
-use crate::name::display::display;
-use crate::name::reading::Encoding;
-use crate::policy::profile::{ALL, Profile};
-use crate::policy::rule::{RULES, Rule, RuleId, RuleKind};
-use crate::policy::{EntryKind, NameCheck, Policy};
 use crate::report::layout::{BOLD, DIM, PLAIN, severity_style, styled, write_wrapped};
 
 const EXAMPLES: &str = "\

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anstyle::Style;
 use indicatif::HumanDuration;
+use namegate_core::name::display::harmless;
+use namegate_files::json;
 use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
 use super::guards::{GuardSummary, known_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::json;
-use crate::name::display::harmless;
 use crate::report::layout::{BOLD, write_wrapped};
 use crate::service::control::{ControlRequest, InstanceStatus};
 use crate::telemetry::metrics::{MetricsSnapshot, RuleCount};

@@ -7,19 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use namegate_core::name::display::shown;
+use namegate_core::name::reading::Encoding;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::profile::{Profile, STRICT};
+use namegate_core::policy::rule::Severity;
+use namegate_core::policy::{Policy, RepairScope};
+use namegate_files::signature::{self, TextKind};
 
 use super::policy_args::PolicyArgs;
 use super::{CliError, profiles};
-use crate::name::display::shown;
-use crate::name::reading::Encoding;
-use crate::policy::config::Config;
-use crate::policy::profile::{Profile, STRICT};
-use crate::policy::rule::Severity;
-use crate::policy::{Policy, RepairScope};
 use crate::report::Summary;
 use crate::report::baseline::{Baseline, RelativePaths};
 use crate::scan::ScanSettings;
-use crate::signature::{self, TextKind};
 
 /// Targets and known findings.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -6,13 +6,13 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use namegate_core::name::display::{display, harmless};
 use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
 use super::guards::{GuardSummary, known_guards, read_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::name::display::{display, harmless};
 use crate::report::layout::BOLD;
 use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters};
 use crate::telemetry::audit::RecentRefusal;
@@ -291,8 +291,9 @@ fn cut(line: &str, columns: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use namegate_files::json::JsonBytes;
+
     use super::*;
-    use crate::json::JsonBytes;
 
     #[test]
     fn the_busiest_guards_are_shown_with_their_rates() {
@@ -325,7 +326,7 @@ mod tests {
     #[test]
     fn a_view_fits_its_terminal_and_shows_no_control_character_of_a_server() {
         let hostile = "a\x1b[2J\u{9b}\u{202e}\n".repeat(40);
-        let bytes = || JsonBytes { shown: hostile.clone(), base64: crate::json::Base64::default() };
+        let bytes = || JsonBytes { shown: hostile.clone(), base64: namegate_files::json::Base64::default() };
         let refused = RecentRefusal {
             time: 0,
             let_through: false,

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use namegate_core::name::display::harmless;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, geteuid};
 
 use super::instances::{InstanceSelector, ask};
 use super::reload::needs_next_mount;
 use super::{CliError, ExitStatus};
-use crate::name::display::harmless;
 use crate::service::control::{ControlRequest, InstanceStatus};
 use crate::service::signals::UPGRADE;
 use crate::state::LAYOUT;

@@ -6,14 +6,15 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use namegate_core::policy::{Policy, profile};
+use namegate_files::output::append;
+
 use super::follow::check_program;
 use super::format::{FormatArgs, words};
 use super::guards::known_guards;
 use super::output::cannot_write;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::output::append;
-use crate::policy::{Policy, profile};
 use crate::report::layout::counted;
 use crate::service::watch_service::{
     FindingFiles, FindingFormat, FindingSinks, WatchEnd, WatchError, WatchOutcome, WatchService,

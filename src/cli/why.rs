@@ -8,18 +8,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use namegate_core::name::display::display;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::profile::STRICT;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{CheckOutcome, EncodingHint, NameCheck, Policy};
+use namegate_sys::xattr;
 use nix::unistd::Uid;
 
 use super::follow::follow;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::name::display::display;
-use crate::policy::config::Config;
-use crate::policy::profile::STRICT;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{CheckOutcome, EncodingHint, NameCheck, Policy};
 use crate::report::layout::counted;
-use crate::sys::xattr;
 use crate::telemetry::audit::{
     LongPolicy, MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
 };

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use namegate_core::name::Span;
+use namegate_core::policy::Violation;
+
 use super::record::{CollectedGroup, CollectedRecord};
-use crate::name::Span;
-use crate::policy::Violation;
 use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
 use crate::source::location::DirectoryPath;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::name::display::shown;
+use namegate_core::name::display::shown;
 
 /// The endings of files of findings.
 const ENDINGS: [&str; 4] = ["parquet", "jsonl", "json", "ndjson"];

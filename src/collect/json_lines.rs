@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
+use namegate_core::name::display::harmless;
 use namegate_findings::group::LIMIT;
 use serde::de::DeserializeOwned;
 
 use super::FindingsCollection;
 use super::record::{CollectedGroup, CollectedRecord, ROW};
-use crate::name::display::harmless;
 use crate::report::json::lines::{self, CollisionLine, FaultLine, JsonLineType, RecordLine, SummaryLine};
 use crate::source::location::{Container, DirectoryPath};
 

@@ -17,6 +17,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek};
 use std::path::Path;
 
+use namegate_core::name::display::{harmless, shown};
+use namegate_core::policy::EntryKind;
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json;
+use namegate_files::signature::{self, TextKind};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::group::{GroupedPart, Groups, LIMIT};
 use namegate_findings::split::Shape;
@@ -26,13 +31,8 @@ use self::directory::CollectedDirectory;
 pub use self::files::findings_files;
 use self::json_lines::CollectedLine;
 use self::runs::Runs;
-use crate::json;
-use crate::name::display::{harmless, shown};
-use crate::policy::EntryKind;
-use crate::policy::rule::RuleId;
 use crate::report::json::lines::FaultLine;
 use crate::report::{DirectoryFindings, Report, Summary};
-use crate::signature::{self, TextKind};
 
 /// Findings that are put together.
 pub struct FindingsCollection {

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
+use namegate_core::name::Span;
+use namegate_core::name::display::harmless;
+use namegate_core::name::reading::NotLegacy;
+use namegate_core::policy::profile::ProfileSet;
+use namegate_core::policy::{DecodedAs, SuggestedName, UnknownWord, Violation};
 use namegate_findings::record::UnlistedViolations;
 
-use crate::name::Span;
-use crate::name::display::harmless;
-use crate::name::reading::NotLegacy;
-use crate::policy::profile::ProfileSet;
-use crate::policy::{DecodedAs, SuggestedName, UnknownWord, Violation};
 use crate::report::json::lines::{
     self, CollisionLine, FROM_ARCHIVE, FROM_GIT, FROM_LIST, RecordLine, ViolationLine,
 };

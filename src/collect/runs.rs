@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use namegate_core::policy::profile::{self, Profile, ProfileSet};
+use namegate_core::policy::rule::Severity;
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::unmarked::UnmarkedNames;
 
-use crate::policy::profile::{self, Profile, ProfileSet};
-use crate::policy::rule::Severity;
 use crate::report::Summary;
 use crate::report::json::lines::{SummaryLine, TargetLine};
 use crate::report::readiness::Readiness;

@@ -7,12 +7,12 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use namegate_arrow::{FindingRow, FindingTable, TaskSummary, ViolationRow};
+use namegate_core::name::display::display;
+use namegate_files::json::{Base64, Hex, to_line};
 
 use super::FindingsCollection;
 use super::json_lines::{CollectedLine, key_of, parse};
 use super::record::ROW;
-use crate::json::{Base64, Hex, to_line};
-use crate::name::display::display;
 use crate::parquet_file::ParquetFile;
 use crate::report::json::lines::{RecordLine, ViolationLine};
 use crate::report::parquet::SUMMARY_KEY;

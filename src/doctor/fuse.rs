@@ -8,11 +8,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use namegate_core::name::display::{display, shown};
+use namegate_sys::{handle, release};
 use nix::errno::Errno;
 
 use super::{Diagnosis, Machine};
-use crate::name::display::{display, shown};
-use crate::sys::{handle, release};
 
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_ADMIN: u32 = 21;

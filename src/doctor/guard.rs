@@ -2,8 +2,9 @@
 //!
 //! Sources: kernel-parameters.txt (`lsm=`), prog_lsm.rst and kernel_lockdown(7); the kernels of docs/GUARD.md.
 
+use namegate_core::name::display::display;
+
 use super::{Diagnosis, Machine};
-use crate::name::display::display;
 
 const ID: &str = "guard";
 

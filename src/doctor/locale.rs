@@ -8,9 +8,10 @@ use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
+use namegate_core::name::display::display;
+use namegate_sys::locale::codeset;
+
 use super::{Diagnosis, Machine};
-use crate::name::display::display;
-use crate::sys::locale::codeset;
 
 /// A locale that every glibc since 2.35 has, and Debian's much longer.
 const UTF8: &str = "C.UTF-8";

@@ -2,12 +2,12 @@
 //!
 //! Sources: mount(8) on vfat, iso9660, ntfs and jfs; mount.cifs(8); hfsplus.rst and hfs.rst of the kernel (`nls`).
 
+use namegate_core::name::display::{display, shown};
+use namegate_sys::mounts::{MountEntry, parse};
 use nix::errno::Errno;
 use nix::sys::statfs::statfs;
 
 use super::{Diagnosis, Machine};
-use crate::name::display::{display, shown};
-use crate::sys::mounts::{MountEntry, parse};
 
 pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     const ID: &str = "mounts";

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use namegate_core::name::display::display;
+use namegate_sys::process::replaced_program;
+
 use super::{Diagnosis, Machine};
-use crate::name::display::display;
-use crate::sys::process::replaced_program;
 
 pub(super) fn check(machine: &Machine) -> Option<Diagnosis> {
     let processes = fs::read_dir(machine.path("proc")).ok()?;

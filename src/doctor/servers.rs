@@ -6,9 +6,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use namegate_core::name::display::{display, shown};
+use namegate_sys::mounts::{holding, parse};
+
 use super::{Diagnosis, Machine};
-use crate::name::display::{display, shown};
-use crate::sys::mounts::{holding, parse};
 
 pub(super) fn checks(machine: &Machine) -> Vec<Diagnosis> {
     let mut checks = Vec::new();
@@ -225,5 +226,5 @@ fn export(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             line.split_at(end)
         }
     };
-    (path.first() == Some(&b'/')).then(|| (crate::sys::mounts::unescaped(path), rest))
+    (path.first() == Some(&b'/')).then(|| (namegate_sys::mounts::unescaped(path), rest))
 }

@@ -1,8 +1,7 @@
 //! A code point with its name and the properties that matter in a file name (UAX #44).
 
+use namegate_core::name::scalar::{self, Class};
 use serde::Serialize;
-
-use crate::name::scalar::{self, Class};
 
 /// A code point with its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -87,8 +86,9 @@ fn class_name(class: Class) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::policy::rule::RuleId;
+
     use super::*;
-    use crate::policy::rule::RuleId;
 
     #[test]
     fn names_agree_with_the_unicode_data_file() {

@@ -10,20 +10,19 @@ mod objection;
 mod summary;
 pub mod text;
 
+use namegate_core::name::display::display;
+use namegate_core::name::normalize::{Form, first_difference, to_form};
+use namegate_core::name::scalar::UNICODE_VERSION;
+use namegate_core::name::ucs4::{self, Octet};
+use namegate_core::name::utf8::{self, IllFormed, Malformation};
+use namegate_core::name::{Span, reading};
+use namegate_core::policy::profile::{PORTABLE, Profile, SECURITY, STRICT};
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json::Hex;
 use serde::Serialize;
 
 pub use code_point::{CodePoint, Properties};
 pub use objection::ExplainedViolation;
-
-use crate::json::Hex;
-use crate::name::display::display;
-use crate::name::normalize::{Form, first_difference, to_form};
-use crate::name::scalar::UNICODE_VERSION;
-use crate::name::ucs4::{self, Octet};
-use crate::name::utf8::{self, IllFormed, Malformation};
-use crate::name::{Span, reading};
-use crate::policy::profile::{PORTABLE, Profile, SECURITY, STRICT};
-use crate::policy::rule::RuleId;
 
 /// The default profiles: for names that are wrong in general, names that deceive, and names that are not
 /// portable. Rules of a single storage format, such as ISO 9660, apply only on request.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use namegate_core::name::Span;
+use namegate_core::policy::profile::{self, Profile, ProfileSet};
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{NameCheck, Policy, Violation};
 use serde::Serialize;
 
 use super::MAX_EXPLAINED;
-use crate::name::Span;
-use crate::policy::profile::{self, Profile, ProfileSet};
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{NameCheck, Policy, Violation};
 
 /// One rule that a name breaks at one place.
 #[derive(Clone, Debug, Serialize)]

@@ -1,8 +1,8 @@
 //! Explains the encoding of a name to readers who do not know RFC 3629.
 
-use crate::name::ucs4::{Octet, notation};
-use crate::name::utf8::{self, IllFormed, Malformation};
-use crate::name::{Span, display};
+use namegate_core::name::ucs4::{Octet, notation};
+use namegate_core::name::utf8::{self, IllFormed, Malformation};
+use namegate_core::name::{Span, display};
 
 /// One sentence about the whole name. It contains no names, so nothing in it needs escaping.
 pub(super) fn summary(name: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! An explanation as text: a headline, then tables.
 //!
-//! All parts of the name pass through [`name::display`](crate::name::display), so that none acts on the
+//! All parts of the name pass through [`name::display`](namegate_core::name::display), so that none acts on the
 //! terminal. Styles are always written; the underlying stream removes them if they are not wanted.
 //! Lines fit in 80 columns, unless the name itself or the name of a code point is too long.
 
@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use anstyle::Style;
+use namegate_core::name::display::display;
 use unicode_width::UnicodeWidthStr;
 
 use super::{
     CodePoint, Difference, ExplainedViolation, Explanation, OctetRow, Properties, Role, SequenceRow,
 };
-use crate::name::display::display;
 use crate::report::layout::{BOLD, DIM, ERROR, GOOD, MARKER, PLAIN, WARN, width, write_wrapped};
 use table::Cell;
 

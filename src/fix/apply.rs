@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use namegate_core::policy::{Confidence, Policy};
+
 use self::commit::BatchCommitter;
 use self::links::LinkUpdate;
 use self::prepare::{BatchPreparer, PreparedBatch, PreparedIds};
@@ -26,7 +28,6 @@ use super::journal::{Journal, JournalContents};
 use super::plan::Retarget;
 use super::roots::PlanRoots;
 use super::stored_plan::StoredPlan;
-use crate::policy::{Confidence, Policy};
 use crate::progress::Observer;
 
 /// The default number of renames in a batch: each costs two flushes, and is held in memory twice.

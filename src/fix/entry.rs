@@ -6,11 +6,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_core::name::display::display;
+use namegate_sys::stat::{self, Stat};
 use nix::errno::Errno;
 
 use super::plan::{FileKind, InodeTime};
-use crate::name::display::display;
-use crate::sys::stat::{self, Stat};
 
 /// An inode, as exactly as its file system can identify it.
 ///
@@ -174,8 +174,9 @@ impl From<Errno> for EntryFailure {
 
 #[cfg(test)]
 mod tests {
+    use namegate_sys::stat::Time;
+
     use super::*;
-    use crate::sys::stat::Time;
 
     #[test]
     fn an_inode_differs_from_one_that_reuses_its_number() {

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use namegate_core::name::display::display;
+use namegate_files::json::{Base64, Hex};
+use namegate_sys::process::processors;
 use nix::errno::Errno;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 
@@ -22,10 +25,7 @@ use super::plan::{FileKind, InodeTime};
 use super::private::CurrentPrivateDir;
 use super::relink::time_spec;
 use super::roots::{OpenPlanDir, PlanRoots};
-use crate::json::{Base64, Hex};
-use crate::name::display::display;
 use crate::progress::{KillPoint, Observer, Remaining};
-use crate::sys::process::processors;
 
 /// Executes batches.
 pub struct Executor<'r> {

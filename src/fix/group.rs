@@ -9,15 +9,15 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_files::json::Hex;
+use namegate_sys::rename::renameat2;
+use namegate_sys::stat::{self, Stat};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{EntryFailure, InodeIdentity, look_up};
 use super::listing::listed;
 use super::plan::{FileKind, InodeTime};
-use crate::json::Hex;
-use crate::sys::rename::renameat2;
-use crate::sys::stat::{self, Stat};
 
 /// An entry that gets another name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

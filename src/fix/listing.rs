@@ -4,12 +4,11 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_sys::directory;
+use namegate_sys::open::beneath;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
-
-use crate::sys::directory;
-use crate::sys::open::beneath;
 
 /// Calls `take` with each name in `dir`.
 ///

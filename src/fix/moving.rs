@@ -9,6 +9,10 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_core::name::display::display;
+use namegate_files::json::Hex;
+use namegate_sys::open;
+use namegate_sys::stat::{self, Stat};
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
@@ -17,10 +21,6 @@ use serde::{Deserialize, Serialize};
 use super::entry::{EntryFailure, look_up};
 use super::group::{Direction, GroupMember, rename_entry};
 use super::plan::InodeTime;
-use crate::json::Hex;
-use crate::name::display::display;
-use crate::sys::open;
-use crate::sys::stat::{self, Stat};
 
 /// By how much the clock of file systems can be behind, in nanoseconds: they use the time of the last tick.
 const TICK: i64 = 20_000_000;

@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_sys::open::beneath;
+use namegate_sys::stat;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
 use super::group::GroupMember;
-use crate::sys::open::beneath;
-use crate::sys::stat;
-use crate::sys::xattr;
 
 /// The attribute. Its value is the name, byte for byte.
 pub const ATTRIBUTE: &str = "user.namegate.original-name";

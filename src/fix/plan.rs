@@ -18,15 +18,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
+use namegate_core::policy::Confidence;
+use namegate_core::policy::rule::{RuleId, Severity};
+pub use namegate_findings::records::components;
 use serde::{Deserialize, Serialize};
 
 use self::line::{LineType, RootLine};
 pub use inode_time::InodeTime;
-pub use namegate_findings::records::components;
 pub use parse::{PlanError, PlanLine, PlanParser};
-
-use crate::policy::Confidence;
-use crate::policy::rule::{RuleId, Severity};
 
 pub const VERSION: u64 = 1;
 
@@ -53,7 +52,7 @@ pub struct PlanHeader {
     /// The trees that were read. Nothing outside them is touched.
     pub roots: Vec<PlanRoot>,
     pub profiles: Vec<String>,
-    /// The policy as a configuration in TOML, for [`Config::parse`](crate::policy::config::Config::parse); `None` if it
+    /// The policy as a configuration in TOML, for [`Config::parse`](namegate_core::policy::config::Config::parse); `None` if it
     /// cannot be written as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,

@@ -12,16 +12,16 @@ use std::io::{self, BufRead, Write};
 use std::rc::Rc;
 
 use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
+use namegate_core::name::display::display;
+use namegate_core::policy::Confidence;
+use namegate_files::json::{Base64, to_line};
+use namegate_files::spreadsheet::{self, BYTE_ORDER_MARK};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::plan::MAX_HEADER_BYTES;
 use super::propose::char_table::code_point;
-use crate::json::{Base64, to_line};
-use crate::name::display::display;
-use crate::policy::Confidence;
 use crate::source::list::bounded::BoundedReader;
-use crate::spreadsheet::{self, BYTE_ORDER_MARK};
 
 /// The columns, in the order in which they are written.
 const COLUMNS: [&str; 9] =

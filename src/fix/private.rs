@@ -15,6 +15,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_sys::open;
+use namegate_sys::stat;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::{Mode, mkdirat};
@@ -22,8 +24,6 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::entry::{EntryFailure, is_temporary};
 use super::listing::for_each_name;
-use crate::sys::open;
-use crate::sys::stat;
 
 /// A directory that only this user can search.
 #[derive(Debug)]

@@ -29,6 +29,9 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::reading::{Encoding, EncodingCounts};
+use namegate_core::policy::rule::Severity;
+use namegate_core::policy::{Policy, RepairScope};
 use parking_lot::Mutex;
 
 use self::conversion::NameConversion;
@@ -40,9 +43,6 @@ use self::look_up::LineMaker;
 use self::root_set::RootSet;
 use super::plan::path_in;
 use super::records::{EntryRecord, RecordSorter};
-use crate::name::reading::{Encoding, EncodingCounts};
-use crate::policy::rule::Severity;
-use crate::policy::{Policy, RepairScope};
 use crate::progress::{NoProgress, Observer};
 use crate::source::encodings::{EarlierNames, TreeEncodings};
 use crate::source::scope::{Exclude, Scope};

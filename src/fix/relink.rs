@@ -11,6 +11,11 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_files::json::{Base64, Hex};
+use namegate_sys::open::beneath;
+use namegate_sys::rename::renameat2;
+use namegate_sys::stat::{self, Stat};
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
@@ -22,11 +27,6 @@ use super::entry::{EntryFailure, free_name, look_up};
 use super::group::Direction;
 use super::plan::InodeTime;
 use super::private::{CurrentPrivateDir, PrivateDir};
-use crate::json::{Base64, Hex};
-use crate::sys::open::beneath;
-use crate::sys::rename::renameat2;
-use crate::sys::stat::{self, Stat};
-use crate::sys::xattr;
 
 /// Attributes that are valid for one inode only, and would lend its rights or its signature to another: capabilities(7), and the
 /// attributes of the integrity subsystem.

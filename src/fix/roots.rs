@@ -12,6 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use namegate_core::name::display::display;
+use namegate_sys::open;
+use namegate_sys::stat::{self, Stat};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag};
 use nix::sys::stat::Mode;
@@ -21,9 +24,6 @@ use parking_lot::Mutex;
 use super::entry::EntryFailure;
 use super::new_names::NewNames;
 use super::plan::{PlanRoot, components};
-use crate::name::display::display;
-use crate::sys::open;
-use crate::sys::stat::{self, Stat};
 
 /// Longer paths are opened in pieces: the kernel accepts 4095 bytes.
 const MAX_PIECE: usize = 4000;

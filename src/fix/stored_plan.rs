@@ -10,6 +10,10 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 
+use namegate_core::policy::Confidence;
+use namegate_files::signature::{self, TextKind};
+use namegate_sys::process::processors;
+
 pub use self::renames::{DirectoryRenames, StoredDirectories};
 use self::renames::{PayloadReader, read_rename, write_payload};
 use super::in_order::in_order;
@@ -18,9 +22,6 @@ use super::plan::id_set::IdSet;
 use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_table::PlanTableReader;
 use super::records::{EntryRecord, RecordSorter, SortedRecords};
-use crate::policy::Confidence;
-use crate::signature::{self, TextKind};
-use crate::sys::process::processors;
 
 #[derive(Debug)]
 pub struct StoredPlan {

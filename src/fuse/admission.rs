@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
+use namegate_core::gate::{Admitted, Gate, Intent, Mode};
+use namegate_core::name::Span;
 use nix::errno::Errno;
 
 use super::RequestFailure;
 use super::server::{ConfiguredServer, Result};
-use crate::gate::{Admitted, Gate, Intent, Mode};
-use crate::name::Span;
 use crate::passthrough::{Caller, NodeId};
 use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 use crate::telemetry::metrics::Op;

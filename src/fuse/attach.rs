@@ -14,6 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use namegate_sys::mounts::{covering, mounts};
+use namegate_sys::socket::receive_fd;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,8 +26,6 @@ use super::options::Options;
 use super::reroot::{HiddenMount, SOURCE};
 use super::session::MountSession;
 use crate::passthrough::NodeId;
-use crate::sys::mounts::{covering, mounts};
-use crate::sys::socket::receive_fd;
 
 /// A mount that is attached to its mount point. It is unmounted when this is dropped.
 #[derive(Debug)]

@@ -6,14 +6,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use namegate_sys::fuse::{close_backing, open_backing};
+use namegate_sys::release;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use super::replies::OpenedNode;
 use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough, RecoveredFile};
 use crate::state::{BackingRecord, SurvivalState};
-use crate::sys::fuse::{close_backing, open_backing};
-use crate::sys::release;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::Negotiated;
 use crate::wire::abi::{fopen, init};

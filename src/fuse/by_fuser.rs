@@ -13,6 +13,7 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, TimeOrNow, WriteFlags,
 };
+use namegate_sys::fuse::{answer_create, answer_open};
 use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
@@ -25,7 +26,6 @@ use super::replies::{
 use super::reroot::node;
 use super::translate::{attributes, bare, file_type_of_entry, requested_time};
 use crate::passthrough::{Caller, Changes, CopyRange, Fh, OpenNode};
-use crate::sys::fuse::{answer_create, answer_open};
 use crate::wire::{InitRequest, Negotiated};
 
 /// Serves requests that `fuser` reads.

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use namegate_sys::stat::Time;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::sys::statvfs::Statvfs;
@@ -20,7 +21,6 @@ use super::replies::{
 use super::reroot::node;
 use super::translate::device;
 use crate::passthrough::{Caller, Changes, CopyRange, Fh, LockOwner, LockRange, NodeId, OpenNode};
-use crate::sys::stat::Time;
 use crate::wire::abi::{
     Attr, AttrOut, Dirent, EntryOut, FileLock, ForgetOne, GetxattrOut, InHeader, IoctlOut, LkIn, LseekOut,
     OpenOut, SetattrIn, StatfsOut, StatxOut, StatxTime, WriteOut, fattr, fopen, fsync, ioctl, lk, write,

@@ -4,9 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use namegate_core::name::display::{display, shown};
 use nix::errno::Errno;
-
-use crate::name::display::{display, shown};
 
 /// The reason why a tree cannot be mounted, or why the mount ended.
 #[derive(Debug)]

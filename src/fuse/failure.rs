@@ -1,9 +1,8 @@
 //! Reasons why a request fails, and their errno.
 
+use namegate_core::gate::Refusal;
+use namegate_sys::process::is_kernel_thread;
 use nix::errno::Errno;
-
-use crate::gate::Refusal;
-use crate::sys::process::is_kernel_thread;
 
 /// The reason why a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +43,9 @@ impl RequestFailure {
     /// ```
     /// use nix::errno::Errno;
     /// use namegate::fuse::RequestFailure;
-    /// use namegate::gate::Refusal;
+    /// use namegate_core::gate::Refusal;
     ///
-    /// let span = namegate::name::Span::new(255, 256);
+    /// let span = namegate_core::name::Span::new(255, 256);
     /// let too_long = RequestFailure::Refused(Refusal::TooLong { bytes: 256, span });
     /// assert_eq!(too_long.errno(Some(Errno::EPERM)), Errno::ENAMETOOLONG);
     /// let escape = RequestFailure::Refused(Refusal::ReadsAsEscape { bytes: 9 });
@@ -76,9 +75,10 @@ impl RequestFailure {
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::gate::{Gate, Intent, Mode};
+    use namegate_core::policy::{Policy, profile};
+
     use super::*;
-    use crate::gate::{Gate, Intent, Mode};
-    use crate::policy::{Policy, profile};
 
     #[test]
     fn the_nfs_server_of_the_kernel_gets_no_errno_that_it_does_not_know() {

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use namegate_core::name::display::shown;
+use namegate_sys::mounts::parse;
+
 use super::server::Server;
-use crate::name::display::shown;
-use crate::sys::mounts::parse;
 
 /// How many copies are named.
 const NAMED: usize = 3;

@@ -39,6 +39,14 @@ mod spelling;
 mod timeouts;
 mod translate;
 
+use std::os::fd::OwnedFd;
+
+use namegate_sys::process::page_size;
+
+use crate::settings::LockKeeping;
+use crate::state::SurvivalState;
+use crate::wire::abi::init;
+use crate::wire::{Device, InitRequest};
 pub use error::Error;
 pub use failure::RequestFailure;
 pub use mount::{check, mount, resume};
@@ -47,14 +55,6 @@ pub use mountpoint::{detach_dead, is_mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use source::SourceRequirements;
-
-use std::os::fd::OwnedFd;
-
-use crate::settings::LockKeeping;
-use crate::state::SurvivalState;
-use crate::sys::process::page_size;
-use crate::wire::abi::init;
-use crate::wire::{Device, InitRequest};
 
 /// The state of a mount that the previous program of this process has left.
 ///

@@ -10,6 +10,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use namegate_core::gate::Mode as GateMode;
+use namegate_sys::capability::{CapabilitySet, CapabilitySets};
+use namegate_sys::inherited::Inherited;
+use namegate_sys::open_files;
+use namegate_sys::tree::{clone_tree, keep_access_times};
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::sys::stat::{Mode, fstat, stat, umask};
@@ -25,13 +30,8 @@ use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::{MountSession, start_rings};
 use super::source::{SourceWatch, open_source};
-use crate::gate::Mode as GateMode;
 use crate::passthrough::{HandleKey, HandleSeal, Passthrough, PassthroughSettings};
 use crate::state::SurvivalState;
-use crate::sys::capability::{CapabilitySet, CapabilitySets};
-use crate::sys::inherited::Inherited;
-use crate::sys::open_files;
-use crate::sys::tree::{clone_tree, keep_access_times};
 use crate::telemetry::audit::{self, Audit};
 use crate::wire::Notifier;
 
@@ -226,14 +226,16 @@ fn may_mount() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::gate::Gate;
+
     use super::*;
-    use crate::gate::Gate;
     use crate::settings::MountSettings;
 
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {
         let config = || {
-            let policy = crate::policy::Policy::from_profiles(&[&crate::policy::profile::UTF8]);
+            let policy =
+                namegate_core::policy::Policy::from_profiles(&[&namegate_core::policy::profile::UTF8]);
             ServeConfig::new(Gate::new(Arc::new(policy), GateMode::Enforcing), MountSettings::default())
         };
         let dir = tempfile::tempdir().unwrap();

@@ -10,6 +10,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate_sys::process::replace_descriptors;
+
 use super::attach::Attachment;
 use super::dispatch::RequestCore;
 use super::error::Error;
@@ -18,7 +20,6 @@ use super::reroot::numbers;
 use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::MountSession;
-use crate::sys::process::replace_descriptors;
 use crate::telemetry::metrics::Op;
 use crate::wire::StopReading;
 use crate::workers::RequestInProgress;

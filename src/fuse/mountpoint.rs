@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use namegate_sys::mounts::{MountEntry, covering, mounts};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, umount2};
@@ -12,7 +13,6 @@ use nix::sys::statfs::{fstatfs, statfs};
 use nix::unistd::geteuid;
 
 use super::options::Options;
-use crate::sys::mounts::{MountEntry, covering, mounts};
 
 /// Removes the mount that a killed server has left on `mountpoint`.
 ///

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use namegate_sys::stat::Time;
 use nix::sys::statvfs::Statvfs;
 
 use super::RequestFailure;
@@ -18,7 +19,6 @@ use super::replies::{
 use super::request_context::RequestContext;
 use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Fh, NodeId, OpenNode, SetId};
 use crate::state::journal;
-use crate::sys::stat::Time;
 use crate::telemetry::audit::WHY_ATTRIBUTE;
 use crate::telemetry::metrics::Op;
 use crate::workers::{Domain, Load};

@@ -22,6 +22,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use namegate_sys::tree::{attach_tree, clone_tree};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -34,7 +35,6 @@ use super::by_wire::attr;
 use super::options::Options;
 use super::session::MountSession;
 use crate::passthrough::NodeId;
-use crate::sys::tree::{attach_tree, clone_tree};
 use crate::wire::abi::{self, AttrOut, EntryOut, ForgetOne};
 use crate::wire::{Device, Operation, Reply, Request, Service};
 

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use namegate_core::gate::{Gate, Intent, Mode};
+
 use super::timeouts::Timeouts;
-use crate::gate::{Gate, Intent, Mode};
 use crate::passthrough::NameEquivalence;
 use crate::settings::MountSettings;
 
@@ -87,9 +88,10 @@ pub(super) fn outdated<'n>(before: &Gate, after: &Gate, stored: &'n OsStr) -> Op
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::name::substitutes::KnownMap;
+    use namegate_core::policy::{Policy, profile};
+
     use super::*;
-    use crate::name::substitutes::KnownMap;
-    use crate::policy::{Policy, profile};
 
     const RCLONE: KnownMap = KnownMap::TO_RCLONE;
     const CATIA: KnownMap = KnownMap::TO_CATIA;

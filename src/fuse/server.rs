@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
+use namegate_core::gate::{Admitted, Existing, Gate, Intent, Mode};
 use nix::errno::Errno;
 
 use super::RequestFailure;
@@ -17,7 +18,6 @@ use super::prune::Pruning;
 use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::PendingRenames;
 use super::timeouts::Timeouts;
-use crate::gate::{Admitted, Existing, Gate, Intent, Mode};
 use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
 use crate::state::SurvivalState;
 use crate::telemetry::audit::Audit;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use fuser::{Config, SessionACL};
+use namegate_sys::inherited::Inherited;
 
 use super::by_fuser::FuserService;
 use super::by_wire::WireService;
@@ -14,7 +15,6 @@ use super::{RING_TRANSFER, wanted};
 use crate::settings::Transport;
 use crate::state::SurvivalState;
 use crate::state::journal::InFlight;
-use crate::sys::inherited::Inherited;
 use crate::wire::abi::init;
 use crate::wire::{self, InitRequest, Rings, Service, StopReading, ring};
 use crate::workers::{ReaderThreads, regular_readers};
@@ -142,6 +142,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::thread;
 
+    use namegate_core::gate::{Gate, Mode};
+    use namegate_core::policy::{Policy, profile};
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use nix::unistd::{read, write};
     use zerocopy::{FromBytes, IntoBytes};
@@ -149,9 +151,7 @@ mod tests {
     use super::*;
     use crate::fuse::ServeConfig;
     use crate::fuse::server::Server;
-    use crate::gate::{Gate, Mode};
     use crate::passthrough::{Passthrough, PassthroughSettings};
-    use crate::policy::{Policy, profile};
     use crate::settings::MountSettings;
     use crate::telemetry::audit::AuditSettings;
     use crate::wire::abi::{

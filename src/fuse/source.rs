@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use namegate_sys::mounts::{MountEntry, covering, mounts};
+use namegate_sys::stat::{at_hand, is_mount_root, mount_of};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 
 use super::error::Error;
-use crate::sys::mounts::{MountEntry, covering, mounts};
-use crate::sys::stat::{at_hand, is_mount_root, mount_of};
 use crate::telemetry::metrics::SourceProblems;
 
 /// What the source must be.

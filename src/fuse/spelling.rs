@@ -18,9 +18,9 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use namegate_core::gate::{Admitted, Gate};
 use parking_lot::Mutex;
 
-use crate::gate::{Admitted, Gate};
 use crate::passthrough::{NameEquivalence, NodeId};
 use crate::state::SurvivalState;
 

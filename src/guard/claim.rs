@@ -52,11 +52,12 @@ pub fn free_slot(devices: &[u32], guards: &[SlotGuard]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use namegate_files::json::JsonBytes;
+
     use super::*;
     use crate::guard::guards::GuardCounts;
     use crate::guard::note::GuardNote;
     use crate::guard::table::{GuardRoot, GuardScope};
-    use crate::json::JsonBytes;
 
     fn guard(slot: u32, path: &Path, device: u32, inode: Option<u64>) -> SlotGuard {
         let note = GuardNote {

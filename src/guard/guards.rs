@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
+use namegate_core::name::display::shown;
+use namegate_sys::bpf::{BpfMap, open_pinned};
+use namegate_sys::process::fd_info;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -23,9 +26,6 @@ use super::claim::free_slot;
 use super::note::GuardNote;
 use super::program::{HOOKS, LoadError, Program, RECORDED, SLOTS, link_pin, set_table};
 use super::table::{self, DEVICES_SIZE, GuardScope, decode_devices, encode_devices, read_table};
-use crate::name::display::shown;
-use crate::sys::bpf::{BpfMap, open_pinned};
-use crate::sys::process::fd_info;
 
 /// Where systemd mounts the BPF file system.
 const BPF_FILE_SYSTEM: &str = "/sys/fs/bpf";

@@ -1,12 +1,11 @@
 //! What a guard knows of itself, kept with its table in the kernel: there is no file that could differ from what is in force.
 
+use namegate_core::policy::Policy;
+use namegate_core::policy::automaton::Coverage;
+use namegate_core::policy::config::{Config, ConfigErrors};
+use namegate_core::policy::profile::ProfileRule;
+use namegate_files::json::JsonBytes;
 use serde::{Deserialize, Serialize};
-
-use crate::json::JsonBytes;
-use crate::policy::Policy;
-use crate::policy::automaton::Coverage;
-use crate::policy::config::{Config, ConfigErrors};
-use crate::policy::profile::ProfileRule;
 
 /// Path and policy of a guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use aya::programs::links::FdLink;
 use aya::programs::{Lsm, ProgramError};
 use aya::{Btf, BtfError, Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use namegate_core::name::display::shown;
+use namegate_sys::bpf::{BpfMap, MapKind, pin};
 use nix::errno::Errno;
 
 use super::table;
-use crate::name::display::shown;
-use crate::sys::bpf::{BpfMap, MapKind, pin};
 
 /// Maximum number of guards.
 pub const SLOTS: u32 = 32;

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
+use namegate_core::policy::Policy;
+use namegate_core::policy::automaton::Coverage;
+use namegate_files::json::JsonBytes;
 use serde::Serialize;
 
 use super::guards::{GuardCounts, GuardError, Guards, SlotGuard};
 use super::note::GuardNote;
 use super::target::GuardTarget;
-use crate::json::JsonBytes;
-use crate::policy::Policy;
-use crate::policy::automaton::Coverage;
 use crate::telemetry::metrics::{GuardValues, HookValues};
 
 /// All guards in force.

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
+use namegate_core::policy::automaton::Automaton;
 use nix::errno::Errno;
 
 use super::program::SLOTS;
-use crate::policy::automaton::Automaton;
 
 /// Maximum number of transitions in a table. The largest profile, `portable`, needs 36,146.
 const CELLS: usize = 1 << 16;
@@ -176,9 +176,10 @@ pub fn decode_devices(bytes: &[u8]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::policy::automaton::Coverage;
+    use namegate_core::policy::{Policy, profile};
+
     use super::*;
-    use crate::policy::automaton::Coverage;
-    use crate::policy::{Policy, profile};
 
     #[test]
     fn devices_are_read_as_they_were_written_and_the_last_one_in_use_is_known() {

@@ -6,10 +6,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::display::{display, shown};
+use namegate_sys::mounts::{MountEntry, below, mounts};
+use namegate_sys::{iflags, process};
+
 use super::table::{GuardRoot, GuardScope};
-use crate::name::display::{display, shown};
-use crate::sys::mounts::{MountEntry, below, mounts};
-use crate::sys::{iflags, process};
 
 /// File systems whose directories keep their inode number, and give it to no other directory at the same time. Others number
 /// directories anew in each subvolume (btrfs), or whenever the kernel reads them (vfat).
@@ -129,8 +130,9 @@ pub fn device(mount: &MountEntry) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use namegate_sys::mounts::parse;
+
     use super::*;
-    use crate::sys::mounts::parse;
 
     #[test]
     fn mounts_of_other_trees_below_a_guarded_directory_are_beyond_the_guard() {

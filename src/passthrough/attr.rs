@@ -5,6 +5,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use namegate_sys::open::path_of;
+use namegate_sys::stat::Time;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, readlinkat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, UtimensatFlags, fchmodat, fstat, utimensat};
@@ -14,9 +16,6 @@ use nix::unistd::{Gid, Uid, fchownat};
 
 use super::node::TrackedNode;
 use super::{Caller, Fh, NodeId, Passthrough, Result, SetId};
-use crate::sys;
-use crate::sys::open::path_of;
-use crate::sys::stat::Time;
 
 /// Attributes to change; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +62,7 @@ impl Passthrough {
     pub fn statx(&self, node: NodeId) -> Result<(FileStat, Option<Time>)> {
         let node = self.nodes.node(node)?;
         let fd = self.nodes.fd(&node)?;
-        let created = sys::stat::at(&*fd, OsStr::new(""))?.btime;
+        let created = namegate_sys::stat::at(&*fd, OsStr::new(""))?.btime;
         Ok((self.stat(&node, &*fd)?, created))
     }
 

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use namegate_sys::nowait;
 use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
 use nix::unistd::{Whence, lseek};
@@ -9,7 +10,6 @@ use nix::unistd::{Whence, lseek};
 use super::file::errno;
 use super::successor::has_appended;
 use super::{Caller, Fh, Passthrough, Result, SetId};
-use crate::sys::nowait;
 
 /// Arguments of a copy.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 
+use namegate_core::gate::Admitted;
+use namegate_sys::open::{again, beneath, path_of};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
@@ -11,8 +13,6 @@ use nix::unistd::{linkat, symlinkat};
 use super::file::{OpenFile, opened_as};
 use super::successor::{begin_or_recover_create, begin_or_recover_link};
 use super::{Caller, Fh, LookupEntry, NodeId, Passthrough, Result};
-use crate::gate::Admitted;
-use crate::sys::open::{again, beneath, path_of};
 
 /// The permission bits of a mode, with set-id and sticky bits.
 fn permissions(mode: u32) -> Mode {

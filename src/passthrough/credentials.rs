@@ -11,14 +11,14 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+use namegate_sys::capability::{CapabilitySet, CapabilitySets};
+use namegate_sys::identity::{self, set_thread_groups};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
 use super::{Passthrough, Result};
-use crate::sys::capability::{CapabilitySet, CapabilitySets};
-use crate::sys::identity::{self, set_thread_groups};
 
 /// The client of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock, Weak};
 
+use namegate_sys::handle;
+use namegate_sys::open::again;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
@@ -22,8 +24,6 @@ use super::cached_version::CachedVersion;
 use super::inode::NodeTable;
 use super::node::{InodeRef, TrackedNode};
 use crate::state::NodeRecord;
-use crate::sys::handle;
-use crate::sys::open::again;
 
 /// A descriptor of an inode.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, atomic};
 
+use namegate_sys::directory;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use nix::unistd::{Whence, lseek};
@@ -17,7 +18,6 @@ use super::dir_offset::Offsets;
 use super::node::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
 use crate::state::{OpenData, OpenRecord};
-use crate::sys::directory;
 
 /// The buffer size of C libraries: some 1000 entries of ordinary length.
 const BUFFER: usize = 32 * 1024;

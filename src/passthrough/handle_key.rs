@@ -12,12 +12,12 @@ use std::hash::SipHasher;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use namegate_sys::handle::{self, KernelHandle};
+use namegate_sys::xattr;
 use nix::errno::Errno;
 
 use super::Result;
 use super::inode::mount_for_handles;
-use crate::sys::handle::{self, KernelHandle};
-use crate::sys::xattr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleKey(pub [u64; 2]);

@@ -7,12 +7,12 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use namegate_sys::iflags;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
 
 use super::file::OpenFile;
 use super::{Caller, Fh, OpenDir, Passthrough, Result};
-use crate::sys::iflags;
 
 /// An open file or directory; both have handle numbers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use namegate_sys::handle::{self, KernelHandle, MountId};
+use namegate_sys::open::{again, path_of};
+use namegate_sys::stat::{at_hand, mount_of};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
@@ -22,9 +25,6 @@ use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, h
 use super::revive::InodeNumbers;
 use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result};
 use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
-use crate::sys::handle::{self, KernelHandle, MountId};
-use crate::sys::open::{again, path_of};
-use crate::sys::stat::{at_hand, mount_of};
 
 /// A node whose lookup count reached zero, or nothing if lookups are left. Dropping it closes the descriptors of the node.
 #[derive(Debug)]

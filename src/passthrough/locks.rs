@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 
+use namegate_sys::flock::flock;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use parking_lot::Mutex;
@@ -17,7 +18,6 @@ use parking_lot::Mutex;
 use super::budget::DescriptorShare;
 use super::file::OpenFile;
 use super::{Fh, NodeId, Passthrough, Result};
-use crate::sys::flock::flock;
 
 /// A range of a file with the kind of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use namegate_core::gate::Admitted;
+use namegate_sys::open::beneath;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
 use super::inode::{ELSEWHERE, Reach};
 use super::{LookupEntry, NodeId, Passthrough, Result};
-use crate::gate::Admitted;
-use crate::sys::open::beneath;
 
 impl Passthrough {
     /// Looks `name` up in `parent`, and counts the lookup.

@@ -1,7 +1,7 @@
 //! The backing tree: all file system operations, relative to a directory that is held open.
 //!
 //! This module knows no wire protocol, no policy and no Unicode: numbers and bytes go in, plain values come out. Every name is
-//! an [`Admitted`](crate::gate::Admitted), so no operation can forget the gate. All calls are relative to a descriptor; no path
+//! an [`Admitted`](namegate_core::gate::Admitted), so no operation can forget the gate. All calls are relative to a descriptor; no path
 //! below the source is ever built. FIFOs, sockets and devices are never opened, only held by `O_PATH`. Errors are the errno
 //! of the call that failed.
 //!
@@ -47,29 +47,27 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::sys::statfs::{FsType, fstatfs};
 
+use crate::state::SurvivalState;
 pub use attr::Changes;
+use cached_version::time_of_maps;
 pub use content::CopyRange;
 pub use credentials::Caller;
+use descriptors::Descriptor;
 pub use dir::{DirEntry, Listing, OpenDir};
+use file::OpenFile;
 pub use handle::Fh;
+use handle::HandleMap;
 pub use handle_key::{HandleKey, HandleSeal};
 pub use iflags::OpenNode;
+use inode::NodeTable;
 pub use inode::{ELSEWHERE, Forgotten, Reach};
+use locks::LockTable;
 pub use locks::{LockOwner, LockRange};
 pub use node::{NodeId, has_set_id};
 pub use set_id::SetId;
 pub use spelling::NameEquivalence;
-pub use successor::RecoveredFile;
-
-use cached_version::time_of_maps;
-use descriptors::Descriptor;
-use file::OpenFile;
-use handle::HandleMap;
-use inode::NodeTable;
-use locks::LockTable;
 use spelling::Spellings;
-
-use crate::state::SurvivalState;
+pub use successor::RecoveredFile;
 
 /// The result of an operation, or its errno.
 pub type Result<T> = std::result::Result<T, Errno>;

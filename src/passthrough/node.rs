@@ -8,13 +8,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use namegate_sys::handle::KernelHandle;
+use namegate_sys::stat::at_hand;
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use parking_lot::Mutex;
 
 use super::cached_version::CachedVersion;
 use super::descriptors::{Descriptor, NodeDescriptors};
-use crate::sys::handle::KernelHandle;
-use crate::sys::stat::at_hand;
 
 /// Number of a node in FUSE requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use namegate_sys::open::path_of;
 use nix::fcntl::readlink;
 use nix::sys::stat::{SFlag, stat};
 
 use super::{NodeId, Passthrough, Result};
-use crate::sys::open::path_of;
 
 impl Passthrough {
     /// The current path of a directory relative to the source; empty for the source itself, absolute for a directory that was moved

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use namegate_core::gate::Admitted;
+use namegate_sys::rename::renameat2;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use nix::sys::statfs::{FsType, fstatfs};
@@ -14,8 +16,6 @@ use super::descriptors::{Descriptor, Stay};
 use super::node::TrackedNode;
 use super::successor::{begin_or_recover_remove, begin_or_recover_rename};
 use super::{Caller, NodeId, Passthrough, Result};
-use crate::gate::Admitted;
-use crate::sys::rename::renameat2;
 
 /// From linux/magic.h, and the number of fs/afs, which is in no header; nix does not define them for every C library.
 const NFS_SUPER_MAGIC: FsType = FsType(0x6969);

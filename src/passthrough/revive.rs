@@ -12,6 +12,11 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use namegate_sys::handle::{self, KernelHandle};
+use namegate_sys::mounts::mounts;
+use namegate_sys::open::path_of;
+use namegate_sys::stat::mount_of;
+use namegate_sys::xfs;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
@@ -21,11 +26,6 @@ use super::file::XFS_SUPER_MAGIC;
 use super::inode::NodeTable;
 use super::node::{FileId, InodeRef, TrackedNode};
 use super::{LookupEntry, NodeId, Passthrough, Result};
-use crate::sys::handle::{self, KernelHandle};
-use crate::sys::mounts::mounts;
-use crate::sys::open::path_of;
-use crate::sys::stat::mount_of;
-use crate::sys::xfs;
 
 /// How files of the source are found by their inode numbers.
 #[derive(Debug)]

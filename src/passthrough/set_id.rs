@@ -11,6 +11,8 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use namegate_sys::capability::CapabilitySet;
+use namegate_sys::identity::status;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstat;
 use nix::unistd::fchownat;
@@ -18,8 +20,6 @@ use nix::unistd::fchownat;
 use super::credentials::{Acting, CallerIdentity, FSETID, OF_FILES, RequestThread};
 use super::node::TrackedNode;
 use super::{Caller, Passthrough, Result};
-use crate::sys::capability::CapabilitySet;
-use crate::sys::identity::status;
 
 /// What happens to the set-id bits of a file whose content changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use libc::nlink_t;
+use namegate_core::gate::Admitted;
+use namegate_sys::open::again;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
@@ -38,8 +40,6 @@ use super::descriptors::Descriptor;
 use super::dir::{FLAGS, OpenDir};
 use super::inode::{NodeTable, Reach};
 use super::{LookupEntry, NodeId, Passthrough, Result};
-use crate::gate::Admitted;
-use crate::sys::open::again;
 
 /// Defines which names are equivalent.
 pub trait NameEquivalence: fmt::Debug + Send + Sync {

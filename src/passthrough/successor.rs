@@ -10,6 +10,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use namegate_core::gate::Admitted;
+use namegate_sys::handle::KernelHandle;
+use namegate_sys::inherited::Inherited;
+use namegate_sys::{self, xattr};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstat, fstatat};
@@ -21,11 +25,7 @@ use super::file::OpenFile;
 use super::inode::{LookupCount, NodeTable};
 use super::node::{FileId, InodeRef, TrackedNode};
 use super::{Caller, Fh, NodeId, Passthrough, Result};
-use crate::gate::Admitted;
 use crate::state::{BackingRecord, NodeData, NodeRecord, OpenData, OpenRecord, journal};
-use crate::sys::handle::KernelHandle;
-use crate::sys::inherited::Inherited;
-use crate::sys::{self, xattr};
 
 /// The inode number of an entry; 0 if there is none.
 fn ino_of(dir: impl AsFd, name: &Admitted<'_>) -> u64 {
@@ -39,7 +39,7 @@ fn size_of(file: &File) -> u64 {
 /// Whether a predecessor has created the entry `name` for `caller`.
 pub(super) fn begin_or_recover_create(dir: &Descriptor, name: &Admitted<'_>, caller: &Caller) -> bool {
     let Some(earlier) = journal::start(|| [0; 2]) else { return false };
-    sys::stat::at(dir, name.as_os_str()).is_ok_and(|stat| {
+    namegate_sys::stat::at(dir, name.as_os_str()).is_ok_and(|stat| {
         // Where the time of birth is not known, that of the last change is no earlier.
         let born = stat.btime.unwrap_or(stat.ctime);
         // Some file systems count in hundredths of a second, or in units of two seconds.

@@ -9,6 +9,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use namegate_core::gate::{Admitted, Gate, Intent, Mode};
+use namegate_core::policy::{Policy, profile};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
@@ -16,8 +18,6 @@ use tempfile::TempDir;
 use super::file::SMB_MAGICS;
 use super::node::FoundInode;
 use super::*;
-use crate::gate::{Admitted, Gate, Intent, Mode};
-use crate::policy::{Policy, profile};
 
 struct Tree {
     dir: TempDir,

@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 
+use namegate_sys::capability::CapabilitySet;
+use namegate_sys::identity::status;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::unistd::{Uid, geteuid};
 
 use super::successor::{has_set, has_unset};
 use super::{Caller, HandleKey, NodeId, Passthrough, Result};
-use crate::sys::capability::CapabilitySet;
-use crate::sys::identity::status;
-use crate::sys::xattr;
 
 /// The access ACL. Setting it can clear the set-group-id bit, depending on the caller's groups (acl(5), chmod(2)).
 const ACCESS_ACL: &str = "system.posix_acl_access";

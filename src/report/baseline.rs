@@ -12,14 +12,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json::{self, Base64, TextBytes};
 use namegate_findings::fingerprint::CheckBasis;
 use serde::{Deserialize, Serialize};
 
 use super::layout::grouped;
 use super::summary::Accepted;
 use super::{Detail, Report, ReportedName, Summary};
-use crate::json::{self, Base64, TextBytes};
-use crate::policy::rule::RuleId;
 use crate::source::location::DirectoryPath;
 
 /// With fewer entries that match nothing, names may just have been corrected.
@@ -193,7 +193,7 @@ fn components(path: &[u8]) -> Vec<u8> {
 
 fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
     let entry: KnownEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let rule = entry.rule.parse().map_err(|error: crate::policy::UnknownWord| error.to_string())?;
+    let rule = entry.rule.parse().map_err(|error: namegate_core::policy::UnknownWord| error.to_string())?;
     let path = match (entry.path, entry.path_base64) {
         (_, Some(Base64(path))) => path,
         (Some(TextBytes(path)), None) => path,

@@ -5,6 +5,10 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use anstyle::Style;
+use namegate_core::name::display::display;
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json::{self, Base64};
+use namegate_files::spreadsheet::{BYTE_ORDER_MARK, inert};
 use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
@@ -14,10 +18,6 @@ use super::json::Json;
 use super::layout::{BOLD, PLAIN, grouped, styled};
 use super::text::{Layout, Text};
 use super::{Detail, Report, ReportedName, Summary};
-use crate::json::{self, Base64};
-use crate::name::display::display;
-use crate::policy::rule::RuleId;
-use crate::spreadsheet::{BYTE_ORDER_MARK, inert};
 
 /// The most rows of a table: each is kept in memory.
 const MOST_ROWS: usize = 1_000_000;

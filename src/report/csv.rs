@@ -3,13 +3,14 @@
 //!
 //! The exact bytes are in `path_encoded`, percent-encoded, which no spreadsheet reads as a formula.
 
-use namegate_findings::fingerprint::CheckBasis;
 use std::io::{self, Write};
+
+use namegate_core::name::display::display;
+use namegate_files::spreadsheet::{BYTE_ORDER_MARK, inert};
+use namegate_findings::fingerprint::CheckBasis;
 
 use super::uri::encoded;
 use super::{DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
-use crate::name::display::display;
-use crate::spreadsheet::{BYTE_ORDER_MARK, inert};
 
 /// The columns; new ones are added at the end.
 const COLUMNS: [&str; 20] = [

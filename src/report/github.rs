@@ -6,12 +6,12 @@
 
 use std::io::{self, Write};
 
+use namegate_core::name::display::display;
+use namegate_core::policy::CheckOutcome;
 use namegate_findings::fingerprint::CheckBasis;
 
 use super::layout::counted;
 use super::{Report, ReportedName, Summary};
-use crate::name::display::display;
-use crate::policy::CheckOutcome;
 use crate::source::location::Container;
 
 /// Maximum number of annotations of each level.

@@ -11,6 +11,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use namegate_core::name::display::display;
+use namegate_core::name::utf8;
+use namegate_core::policy::profile::ProfileSet;
+use namegate_core::policy::rule::{RULES, Severity};
+use namegate_files::json::{self, Hex};
 use namegate_findings::fingerprint::CheckBasis;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -21,11 +26,6 @@ use super::{
     CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
     Summary,
 };
-use crate::json::{self, Hex};
-use crate::name::display::display;
-use crate::name::utf8;
-use crate::policy::profile::ProfileSet;
-use crate::policy::rule::{RULES, Severity};
 use crate::source::location::DirectoryPath;
 
 const HEAD: &str = include_str!("html/head.html");

@@ -7,12 +7,12 @@ pub mod lines;
 
 use std::io::{self, Write};
 
+use namegate_files::json;
 use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 
 use self::lines::{CollisionLine, FaultLine, RecordLine, SummaryLine};
 use super::{CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
-use crate::json;
 
 /// Writes records as JSON Lines.
 pub struct Json<W> {

@@ -9,6 +9,9 @@ use std::io::{self, Seek, Write};
 use std::mem;
 use std::sync::Arc;
 
+use namegate_core::name::display::display;
+use namegate_core::policy::CheckOutcome;
+use namegate_core::policy::rule::Severity;
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::temporary;
 use quick_xml::Writer;
@@ -17,9 +20,6 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use super::{
     DirectoryFindings, FailOn, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation, Summary,
 };
-use crate::name::display::display;
-use crate::policy::CheckOutcome;
-use crate::policy::rule::Severity;
 use crate::source::location::DirectoryPath;
 
 /// Bytes of the cases of a suite that are held in memory; the rest waits in a temporary file.

@@ -7,9 +7,8 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
+use namegate_core::policy::rule::Severity;
 use unicode_width::UnicodeWidthStr;
-
-use crate::policy::rule::Severity;
 
 /// Width of text that is not written to a terminal: output that is stored or compared must not depend on a window.
 const DEFAULT_WIDTH: usize = 80;

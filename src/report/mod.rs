@@ -20,6 +20,7 @@ pub mod text;
 
 use std::io;
 
+use namegate_core::policy::rule::Severity;
 use namegate_findings::fingerprint::CheckBasis;
 pub use namegate_findings::record::{
     CollisionGroup, Detail, DirectoryFindings, ReportedName, ReportedViolation,
@@ -27,7 +28,6 @@ pub use namegate_findings::record::{
 use namegate_findings::uri;
 
 pub use self::summary::Summary;
-use crate::policy::rule::Severity;
 
 /// Renders the findings of a directory for one report: in any thread, while others write.
 pub trait Renderer: Send + Sync {

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use namegate_core::policy::Violation;
+use namegate_core::policy::profile::{Profile, ProfileSet};
+use namegate_core::policy::rule::{RULES, RuleId, RuleKind};
+
 use super::ReportedName;
-use crate::policy::Violation;
-use crate::policy::profile::{Profile, ProfileSet};
-use crate::policy::rule::{RULES, RuleId, RuleKind};
 
 /// What one target does with the names of a run. Each name with a violation counts in one column, that of its gravest
 /// [`Fate`]; a name in no column arrives unchanged.

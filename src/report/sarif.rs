@@ -8,6 +8,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use namegate_core::name::display::display;
+use namegate_core::name::scalar::UNICODE_VERSION;
+use namegate_core::policy::rule::{Concern, RULES, Rule, Severity};
+use namegate_files::json::{self, Hex};
 use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,10 +22,6 @@ use super::{
     CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
     Summary,
 };
-use crate::json::{self, Hex};
-use crate::name::display::display;
-use crate::name::scalar::UNICODE_VERSION;
-use crate::policy::rule::{Concern, RULES, Rule, Severity};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";

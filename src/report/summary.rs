@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use namegate_core::name::script;
+use namegate_core::policy::profile::Profile;
+use namegate_core::policy::rule::{Concern, RuleId, Severity};
+use namegate_core::policy::{CheckOutcome, Confidence, Policy};
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::layout::counted;
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{DirectoryFindings, ReportedName, ReportedViolation};
 use crate::encoded_text::EncodedNames;
-use crate::name::script;
-use crate::policy::profile::Profile;
-use crate::policy::rule::{Concern, RuleId, Severity};
-use crate::policy::{CheckOutcome, Confidence, Policy};
 use crate::source::location::DirectoryPath;
 
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use anstyle::Style;
+use namegate_core::name::Span;
+use namegate_core::name::display::{display, display_part};
+use namegate_core::policy::Confidence;
+use namegate_core::policy::rule::{Concern, RuleId};
 use namegate_findings::fingerprint::CheckBasis;
 
 use self::names::{TextRenderer, marked, write_names};
@@ -15,10 +19,6 @@ use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, sever
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::encoded_text::EncodedText;
-use crate::name::Span;
-use crate::name::display::{display, display_part};
-use crate::policy::Confidence;
-use crate::policy::rule::{Concern, RuleId};
 use crate::source::location::DirectoryPath;
 
 /// The grouping of findings.

@@ -10,15 +10,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use namegate_core::name::Span;
+use namegate_core::name::reading::NotLegacy;
+use namegate_core::policy::profile::ProfileSet;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Confidence, DecodedAs, SuggestedName, UnknownWord, Violation};
+use namegate_files::json::Base64;
 use namegate_findings::record::UnlistedViolations;
 use serde::{Deserialize, Serialize};
 
-use crate::json::Base64;
-use crate::name::Span;
-use crate::name::reading::NotLegacy;
-use crate::policy::profile::ProfileSet;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, DecodedAs, SuggestedName, UnknownWord, Violation};
 use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
 use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
@@ -266,11 +266,12 @@ impl StoredViolation {
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::policy::{Policy, profile};
+    use namegate_findings::directory::{CheckedNames, DirectoryScan};
+
     use super::*;
-    use crate::policy::{Policy, profile};
     use crate::report::Detail;
     use crate::source::DirectoryBatch;
-    use namegate_findings::directory::{CheckedNames, DirectoryScan};
 
     #[test]
     fn a_checkpoint_reads_back_as_it_was_written_with_collisions_and_repairs() {

@@ -10,15 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use namegate_core::check::{HeldNames, RereadNames, SuspectNames};
+use namegate_core::name::reading::{EncodingGuess, EncodingSample};
+use namegate_core::policy::{
+    EncodingHint, Fingerprints, NamesInUse, PartsSuggester, SuggestedName, UsedFingerprints,
+};
 use namegate_findings::directory::{CheckedNames, Handover, is_decoded_by_guess};
 use namegate_findings::place_rules;
 
 use super::BatchScan;
-use crate::check::{HeldNames, RereadNames, SuspectNames};
-use crate::name::reading::{EncodingGuess, EncodingSample};
-use crate::policy::{
-    EncodingHint, Fingerprints, NamesInUse, PartsSuggester, SuggestedName, UsedFingerprints,
-};
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};

@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use namegate_core::name::reading::{EncodingCounts, EncodingGuess, EncodingSample};
 use parking_lot::Mutex;
 
-use crate::name::reading::{EncodingCounts, EncodingGuess, EncodingSample};
 use crate::source::encodings::{EarlierNames, TreeEncodings};
 use crate::source::{DirectoryBatch, SourceEvent, TreeSource};
 

@@ -5,13 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use namegate_core::name::Span;
+use namegate_core::name::arena::Arena;
+use namegate_core::policy::rule::RuleId;
+use namegate_core::policy::{FingerprintIndex, NamesInUse};
 use namegate_findings::directory::CheckedNames;
 
 use super::BatchScan;
-use crate::name::Span;
-use crate::name::arena::Arena;
-use crate::policy::rule::RuleId;
-use crate::policy::{FingerprintIndex, NamesInUse};
 use crate::report::{DirectoryFindings, Summary};
 use crate::source::VersionedDirectory;
 

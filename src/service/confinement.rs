@@ -16,12 +16,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use namegate_sys::capability::{CapabilitySet, CapabilitySets, bound};
+use namegate_sys::mounts::{MountEntry, mounts};
 use nix::errno::Errno;
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-
-use crate::sys::capability::{CapabilitySet, CapabilitySets, bound};
-use crate::sys::mounts::{MountEntry, mounts};
 
 /// Capabilities by their numbers in linux/capability.h.
 mod number {
@@ -156,7 +155,7 @@ pub fn confine() -> io::Result<Confinement> {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn filter() -> io::Result<Confinement> {
     for filter in calls::filters().map_err(io::Error::other)? {
-        crate::sys::seccomp::install(&filter.program, filter.is_logged)?;
+        namegate_sys::seccomp::install(&filter.program, filter.is_logged)?;
     }
     Ok(Confinement::Done)
 }
@@ -168,8 +167,9 @@ fn filter() -> io::Result<Confinement> {
 
 #[cfg(test)]
 mod tests {
+    use namegate_sys::mounts::parse;
+
     use super::*;
-    use crate::sys::mounts::parse;
 
     #[test]
     fn processes_are_hidden_where_the_last_mount_on_proc_says_so() {

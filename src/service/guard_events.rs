@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use namegate_core::name::display::shown;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -15,7 +16,6 @@ use super::watch_service::FindingFormat;
 use crate::guard::events::{EventReader, GuardEvent};
 use crate::guard::guards::{GuardError, Guards, SlotGuard};
 use crate::guard::report::metric_values;
-use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::GuardMetrics;

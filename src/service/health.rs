@@ -20,6 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libc::dev_t;
+use namegate_sys::process::{close_all_but, fork};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{SigSet, Signal};
@@ -30,7 +31,6 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::confinement;
 use super::notify::ServiceManager;
-use crate::sys::process::{close_all_but, fork};
 
 /// The result of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,6 +24,8 @@ use std::process::{self, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
+use namegate_core::name::display::shown;
+use namegate_sys::inherited::{Inherited, fork_with_common_descriptors, keep_for_next_program, open_numbers};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -36,10 +38,8 @@ use super::predecessor::{LeftState, variable};
 use super::serve::ServeError;
 use super::signals::{LEAVE, UPGRADE};
 use crate::fuse::new_state;
-use crate::name::display::shown;
 use crate::state::SurvivalState;
 use crate::state::journal::{CRASHED, KILLED};
-use crate::sys::inherited::{Inherited, fork_with_common_descriptors, keep_for_next_program, open_numbers};
 use crate::telemetry::log as log_output;
 
 /// The exit status of a Rust program that has panicked.

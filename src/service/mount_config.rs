@@ -5,13 +5,13 @@ use std::io;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
+use namegate_core::gate::Gate;
+use namegate_core::name::display::{display, shown};
+use namegate_core::policy::profile;
 use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
 use crate::fuse::{self, Options, ServeConfig, SourceRequirements};
-use crate::gate::Gate;
-use crate::name::display::{display, shown};
-use crate::policy::profile;
 use crate::settings::{ConfigFile, LockKeeping, MountSettings, Transport};
 use crate::state::SurvivalState;
 use crate::telemetry::audit::{self, AuditLog};

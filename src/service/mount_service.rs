@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use namegate_core::gate::{Gate, Mode};
+use namegate_files::json::JsonBytes;
 use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
@@ -14,8 +16,6 @@ use super::control::{
 use super::holder::HeldServer;
 use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
-use crate::gate::{Gate, Mode};
-use crate::json::JsonBytes;
 use crate::settings::{Choices, MountSettings, NamedValue, Transport};
 use crate::state::{LAYOUT, SurvivalState};
 use crate::telemetry::audit::RecentRefusals;

@@ -18,6 +18,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use namegate_sys::socket::send_fds;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::UnixAddr;
 use nix::time::{ClockId, clock_gettime};
@@ -25,7 +26,6 @@ use nix::unistd::getpid;
 
 use super::fd_store;
 use super::holder::HeldServer;
-use crate::sys::socket::send_fds;
 
 /// The variable with the address of the service manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";

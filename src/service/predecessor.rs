@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::env;
 use std::os::fd::RawFd;
 
+use namegate_core::name::display::shown;
+use namegate_sys::inherited::of_previous_program;
 use nix::errno::Errno;
 
 use super::fd_store::{self, StoredDescriptors};
@@ -12,10 +14,8 @@ use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
 use super::serve::ServeError;
 use crate::fuse::{detach_dead, open_state};
-use crate::name::display::shown;
 use crate::state::SurvivalState;
 use crate::state::journal::KILLED;
-use crate::sys::inherited::of_previous_program;
 
 /// What a holder leaves to the program that it becomes: the number of the descriptor of the state, and whether it has no terminal.
 const LEFT: &str = "NAMEGATE_STATE";

@@ -8,6 +8,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use namegate_core::name::display::shown;
+use namegate_sys::mounts::{holding, mounts};
 use parking_lot::Mutex;
 
 use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
@@ -20,11 +22,9 @@ use super::predecessor::Predecessor;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
 use crate::fuse::{self, EndOfService, ServeConfig};
-use crate::name::display::shown;
 use crate::report::layout::counted;
 use crate::settings::MountSettings;
 use crate::state::SurvivalState;
-use crate::sys::mounts::{holding, mounts};
 use crate::telemetry::audit::{self, RecentRefusals};
 use crate::telemetry::log as log_output;
 use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};

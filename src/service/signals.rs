@@ -18,11 +18,10 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate_files::output::{remove_unfinished, writing};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-
-use crate::output::{remove_unfinished, writing};
 
 /// The signals of a long-running command: they stay pending until they are received.
 #[derive(Debug)]

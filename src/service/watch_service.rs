@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::mem;
 use std::time::{Duration, Instant};
 
+use namegate_core::name::display::shown;
+use namegate_core::policy::Policy;
+use namegate_files::json;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::notify::ServiceManager;
 use super::signals::{Signals, has_terminal};
-use crate::json;
-use crate::name::display::shown;
-use crate::policy::Policy;
 use crate::report::layout::counted;
 use crate::telemetry::audit::{AuditLog, UncoveredNote, log_record};
 use crate::watch::command::{CommandResults, Commands};

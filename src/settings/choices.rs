@@ -1,11 +1,11 @@
 //! Settings with a few values, each with its word: the same in files, on command lines, at the control socket and in documents.
 
+use namegate_core::gate::{Existing, Mode};
+use namegate_core::name::normalize::Form;
+use namegate_core::name::substitutes::KnownMap;
+use namegate_core::policy::OnMismatch;
 use nix::errno::Errno;
 
-use crate::gate::{Existing, Mode};
-use crate::name::normalize::Form;
-use crate::name::substitutes::KnownMap;
-use crate::policy::OnMismatch;
 use crate::telemetry::log::LogFormat;
 
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_core::name::display::display;
 use nix::mount::MsFlags;
 use serde_json::{Map, Value};
 
 use super::{MountSettings, Setting, SettingKind, TABLE};
-use crate::name::display::display;
 
 /// Whether a mount keeps the setting even if another server goes on with it.
 fn is_of_mount(setting: &Setting) -> bool {

@@ -1,18 +1,18 @@
 //! A mount configuration: source, mount point, policy and settings of one mount, as a file (TOML). `docs/CONFIG.md` describes it for
 //! its writers, a [JSON Schema](super::schema()) for programs.
 //!
-//! Reads text and opens no file. The table `[policy]` is a [policy file](crate::policy::config), read by the same code; the keys of
+//! Reads text and opens no file. The table `[policy]` is a [policy file](namegate_core::policy::config), read by the same code; the keys of
 //! the other tables are those of [`TABLE`]. All errors of a file are found at once, each with its line and column.
 //!
 //! ```
-//! use namegate::gate::Mode;
+//! use namegate_core::gate::Mode;
 //! use namegate::settings::MountFile;
 //! let text = "source = \"/srv/share\"\nmountpoint = \"/mnt/share\"\n\
 //!             policy.profiles = [\"windows\"]\nmount.mode = \"permissive\"\n";
 //! let file = MountFile::parse(text)?;
 //! assert_eq!(file.settings.mode, Some(Mode::Permissive));
 //! assert_eq!(file.policy.unwrap().profiles()[0].name, "windows");
-//! # Ok::<(), namegate::policy::config::ConfigErrors>(())
+//! # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
 //! ```
 
 use std::ffi::{OsStr, OsString};
@@ -21,13 +21,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 
+use namegate_core::name::display::display;
+use namegate_core::policy::config::reader::{self, TableReader};
+use namegate_core::policy::config::{Config, ConfigError, ConfigErrors, read_policy};
+use namegate_core::policy::profile::UTF8;
 use toml::Value;
 
 use super::{MountSettings, Setting, SettingKind, SettingPlace, TABLE};
-use crate::name::display::display;
-use crate::policy::config::reader::{self, TableReader};
-use crate::policy::config::{Config, ConfigError, ConfigErrors, read_policy};
-use crate::policy::profile::UTF8;
 
 /// What a mount configuration says; nothing of it has to be said.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ impl MountFile {
     /// let file = MountFile::parse("audit.rate = 5\nsource = '/srv'\npolicy.profiles = []\n")?;
     /// let text = "source = \"/srv\"\n\n[policy]\nprofiles = []\n\n[audit]\nrate = 5\n";
     /// assert_eq!(file.to_toml(), text);
-    /// # Ok::<(), namegate::policy::config::ConfigErrors>(())
+    /// # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
     /// ```
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

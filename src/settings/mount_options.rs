@@ -6,10 +6,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use namegate_core::name::display::display;
+use namegate_core::policy::UnknownWord;
+use namegate_core::policy::profile;
+
 use super::{MountSettings, Setting, SettingKind, SettingPlace, TABLE};
-use crate::name::display::display;
-use crate::policy::UnknownWord;
-use crate::policy::profile;
 
 /// Options that belong to fstab(5) and mount(8), or ask for what is so anyway: the kernel shows `relatime` of every FUSE mount,
 /// and permissions are always checked.

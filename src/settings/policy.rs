@@ -6,14 +6,14 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{self, Path, PathBuf};
 
+use namegate_core::name::display::shown;
+use namegate_core::policy::config::{Config, ConfigErrors};
+use namegate_core::policy::profile::{self, Profile};
+use namegate_core::policy::{Normalization, Policy};
+use namegate_files::signature::{self, TextKind};
 use nix::unistd::geteuid;
 
 use super::{MountFile, MountSettings, SettingKind, SettingPlace, TABLE, is_mount_file};
-use crate::name::display::shown;
-use crate::policy::config::{Config, ConfigErrors};
-use crate::policy::profile::{self, Profile};
-use crate::policy::{Normalization, Policy};
-use crate::signature::{self, TextKind};
 
 /// What `--config` names.
 #[derive(Debug)]

@@ -4,14 +4,14 @@
 //! A schema says which keys and values there are. What one key means to another, such as a rule that needs a parameter, it
 //! does not say: `namegate config check` does.
 
+use namegate_core::name::normalize::Form;
+use namegate_core::policy::OnMismatch;
+use namegate_core::policy::profile::{self, Profile};
+use namegate_core::policy::rule::RULES;
 use serde_json::{Map, Value, json};
 
 use super::file::{TABLES, of_table, to_toml};
 use super::{Setting, SettingKind};
-use crate::name::normalize::Form;
-use crate::policy::OnMismatch;
-use crate::policy::profile::{self, Profile};
-use crate::policy::rule::RULES;
 
 pub fn schema() -> Value {
     let mut properties = keys("");

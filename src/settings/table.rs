@@ -6,6 +6,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use namegate_core::gate::{Existing, Mode};
+use namegate_core::name::normalize::Form;
+use namegate_core::name::substitutes::KnownMap;
+use namegate_core::policy::OnMismatch;
+use namegate_core::policy::profile::Profile;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 
@@ -13,11 +18,6 @@ use super::SettingPlace::{Argument, CommandLine, File, MountOption, ProgramOptio
 use super::choices::{LockKeeping, Transport};
 use super::value::SettingValue;
 use super::{Setting, SettingPlace};
-use crate::gate::{Existing, Mode};
-use crate::name::normalize::Form;
-use crate::name::substitutes::KnownMap;
-use crate::policy::OnMismatch;
-use crate::policy::profile::Profile;
 use crate::telemetry::audit::{BYTES_PER_SECOND, MIN_BYTES_PER_SECOND, RECORDS_PER_SECOND};
 use crate::telemetry::log::LogFormat;
 use crate::telemetry::metrics::WRITE_INTERVAL;

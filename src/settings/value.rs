@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use namegate_core::policy::UnknownWord;
+use namegate_core::policy::profile::{self, Profile};
+
 use super::choices::Choices;
-use crate::policy::UnknownWord;
-use crate::policy::profile::{self, Profile};
 
 /// What the values of a setting look like.
 #[derive(Clone, Copy, Debug)]

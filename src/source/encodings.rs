@@ -10,9 +10,10 @@ use std::hash::BuildHasher;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use namegate_core::name::arena::Arena;
+use namegate_core::name::reading::{EncodingCounts, EncodingGuess};
+
 use super::{DirectoryBatch, SiblingNames};
-use crate::name::arena::Arena;
-use crate::name::reading::{EncodingCounts, EncodingGuess};
 
 /// The names of other directories that are evidence for the encodings of one.
 #[derive(Clone, Debug, Default)]

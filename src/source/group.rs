@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::{GroupedDirectory, GroupedNames, GroupedPart, Groups, LargeGroup, PartSource};
 use parking_lot::Mutex;
 
 use super::location::{Container, Locations};
 use super::{DirectoryBatch, Parts, SourceEvent};
-use crate::name::reading::EncodingGuess;
 
 /// Bytes of paths that are kept in memory: by the source until all are read, then by each thread.
 pub(super) const LIMIT: usize = 16 << 20;

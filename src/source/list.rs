@@ -16,15 +16,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use namegate_core::check::EntryKind;
+use namegate_core::name::display::shown;
+use namegate_files::signature::{self, TextKind};
 pub use namegate_findings::decode::Decoding;
 use namegate_findings::group::Groups;
 use namegate_findings::split::{self, MAX_NAME, Shape};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
-use crate::check::EntryKind;
-use crate::name::display::shown;
-use crate::signature::{self, TextKind};
 use crate::source::location::{Container, Locations};
 use fields::{Field, ListFormat, Missing};
 

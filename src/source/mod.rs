@@ -28,15 +28,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-pub use namegate_findings::location;
-
-use crate::check::{DirectoryNames, EntryKind, Siblings};
-use crate::name::arena::Arena;
-use crate::name::reading::EncodingGuess;
-use crate::source::location::{Container, Location, Locations};
+use namegate_core::check::{DirectoryNames, EntryKind, Siblings};
+use namegate_core::name::arena::Arena;
+use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::directory::LocatedNames;
 use namegate_findings::group::Clashes;
+pub use namegate_findings::location;
 use namegate_findings::unmarked::UnmarkedNames;
+
+use crate::source::location::{Container, Location, Locations};
 
 /// A source of names.
 pub trait Source: Sync {
@@ -398,7 +398,7 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = crate::name::display::shown(&self.path);
+        let path = namegate_core::name::display::shown(&self.path);
         write!(f, "cannot {} {path}: {}", self.attempt, self.error)
     }
 }

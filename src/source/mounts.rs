@@ -1,6 +1,6 @@
 //! File systems that change names.
 
-use crate::sys::mounts::MountEntry;
+use namegate_sys::mounts::MountEntry;
 
 /// Describes how a file system changes names, as far as its type tells.
 pub fn habit(mount: &MountEntry) -> Option<&'static str> {

@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::arena::Arena;
+
 use super::{DirectoryBatch, Fault, SiblingNames, repository};
-use crate::name::arena::Arena;
 
 /// The paths of a tree source, resolved.
 #[derive(Debug, Default)]

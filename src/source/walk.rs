@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use namegate_core::check::EntryKind;
+use namegate_core::name::arena::Arena;
 use nix::errno::Errno;
 use walkdir::{DirEntry, WalkDir};
 
@@ -20,8 +22,6 @@ use super::roots::{NO_NUL, RootPaths, TreeRoot};
 use super::scope::Scope;
 use super::work_stack::WorkStack;
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, TreeSource};
-use crate::check::EntryKind;
-use crate::name::arena::Arena;
 
 /// Trees below some roots.
 #[derive(Debug)]
@@ -259,9 +259,11 @@ fn ends_unless_last(threads: &AtomicUsize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use parking_lot::Mutex;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use parking_lot::Mutex;
+
+    use super::*;
 
     #[test]
     fn a_visitor_that_panics_stops_all_threads() {

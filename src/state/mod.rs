@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use records::{BackingRecord, LONGEST_HANDLE, NodeData, NodeRecord, OpenData, OpenRecord};
+use namegate_sys::inherited::Inherited;
+use namegate_sys::shared::{SharedMemory, SharedSizes};
 
-use crate::sys::inherited::Inherited;
-use crate::sys::shared::{SharedMemory, SharedSizes};
 use journal::JOURNAL_WORDS;
+pub use records::{BackingRecord, LONGEST_HANDLE, NodeData, NodeRecord, OpenData, OpenRecord};
 use records::{NODE_WORDS, OPEN_WORDS};
 use slots::SlotTable;
 

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use ::log::kv::Value;
 use ::log::{Level, Metadata};
+use namegate_core::policy::Policy;
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
@@ -36,8 +37,6 @@ use self::bounded::BoundedRecord;
 use self::queue::AuditQueue;
 use self::writer::AuditWriter;
 use super::metrics::Metrics;
-use crate::policy::Policy;
-
 pub use audit_log::{AuditLog, UncoveredNote};
 pub use bounded::MAX_BYTES;
 pub use recent::{

@@ -18,13 +18,13 @@ use std::time::SystemTime;
 
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Log, Metadata, Record};
+use namegate_files::json;
 use nix::sys::stat::fstat;
 use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use self::journal::{JournalSocket, SendResult};
-use crate::json;
 use crate::time::timestamp;
 
 /// How log messages are written.

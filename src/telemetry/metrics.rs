@@ -18,9 +18,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use namegate_core::policy::rule::{RULES, RuleId};
 use nix::errno::Errno;
-
-use crate::policy::rule::{RULES, RuleId};
 
 pub use exposition::CONTENT_TYPE;
 pub use guards::{GuardMetrics, GuardValues, HookValues};

@@ -16,10 +16,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
+use namegate_core::name::display::display;
 use parking_lot::Mutex;
 
 use super::Finding;
-use crate::name::display::display;
 
 /// Length of the queue. A finding takes some hundred bytes.
 const MOST_WAITING: usize = 1 << 16;

@@ -7,16 +7,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use namegate_core::name::display::display;
+use namegate_core::policy::{Verdict, Violation};
+use namegate_sys::directory;
+use namegate_sys::stat::{self, Stat, Time};
 use nix::errno::Errno;
 
 use super::reported_cache::ReportedCache;
 use super::root::{DirectoryId, WatchRoot, id};
 use super::{Finding, WatchCounts, WatchSettings};
-use crate::name::display::display;
-use crate::policy::{Verdict, Violation};
 use crate::source::Fault;
-use crate::sys::directory;
-use crate::sys::stat::{self, Stat, Time};
 use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 /// File systems store times with a coarser resolution than our clock; FAT's is two seconds.

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use namegate_sys::fanotify::group;
 use nix::errno::Errno;
 use nix::sys::inotify::{InitFlags, Inotify};
 
@@ -23,7 +24,6 @@ use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting
 use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, id};
 use super::{fanotify, inotify};
-use crate::sys::fanotify::group;
 
 /// Size of the buffer for events.
 const BUFFER: usize = 256 * 1024;
@@ -260,7 +260,7 @@ impl DirectoryMarks {
         &mut self,
         core: &mut WatchCore,
         dir: u64,
-        (name, origin, pid, violation): (&OsStr, Origin, i32, crate::policy::Violation),
+        (name, origin, pid, violation): (&OsStr, Origin, i32, namegate_core::policy::Violation),
         report: ReportFn<'_>,
     ) {
         let Some((root, below)) = self.path_from_root(dir) else { return };

@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
+use namegate_sys::directory;
+use namegate_sys::fanotify::{fsid, group, mark_file_system};
+use namegate_sys::handle::{self, KernelHandle};
+use namegate_sys::open::{again, path_of};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::fanotify::Fanotify;
@@ -21,10 +25,6 @@ use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting
 use super::fanotify::{EventEntry, EventObject, FanotifyEvent, events};
 use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, id};
-use crate::sys::directory;
-use crate::sys::fanotify::{fsid, group, mark_file_system};
-use crate::sys::handle::{self, KernelHandle};
-use crate::sys::open::{again, path_of};
 
 /// Size of the buffer for events.
 const BUFFER: usize = 256 * 1024;

@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use namegate_core::policy::Policy;
+use namegate_sys::mounts::{self, MountEntry};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -29,10 +31,8 @@ use self::core::{DrainTime, Origin, ReadTarget, ReportFn, RescanFilter, WatchCor
 use self::directory_marks::DirectoryMarks;
 use self::filesystem_mark::FilesystemMark;
 use self::root::WatchRoot;
-use crate::policy::Policy;
 use crate::source::Fault;
 use crate::source::scope::Exclude;
-use crate::sys::mounts::{self, MountEntry};
 use crate::telemetry::audit::AuditRecord;
 
 /// The kernel interface that watches a tree.

@@ -6,14 +6,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use namegate_core::name::display::shown;
+use namegate_sys::mounts;
 use nix::sys::stat::stat;
 
 use super::core::{Origin, ReadTarget, RescanFilter};
 use super::root::WatchRoot;
 use super::{Watch, Watched};
-use crate::name::display::shown;
 use crate::source::Fault;
-use crate::sys::mounts;
 
 /// The time between two checks.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use namegate_sys::handle::{self, MountId};
+use namegate_sys::mounts::{self, MountEntry};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, fstat};
 
 use crate::source::Fault;
-use crate::sys::handle::{self, MountId};
-use crate::sys::mounts::{self, MountEntry};
 
 /// Device and inode number. They identify a directory as long as it is open or watched.
 pub(super) type DirectoryId = (u64, u64);
@@ -117,8 +117,9 @@ fn step(from: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
+
+    use super::*;
 
     #[test]
     fn directories_of_any_depth_are_opened_and_nothing_else_is() {

@@ -6,6 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
+use namegate_sys::fuse::clone_connection;
+use namegate_sys::inherited::Inherited;
+use namegate_sys::shared::keep_in_memory;
 use nix::errno::Errno;
 use nix::sys::uio::writev;
 use nix::unistd::read;
@@ -20,9 +23,6 @@ use super::ring::Rings;
 use super::stop::{Reader, StopReading};
 use crate::state::journal::{self, InFlight, JournalEntry, Recovery};
 use crate::state::{MOST_READERS, SurvivalState};
-use crate::sys::fuse::clone_connection;
-use crate::sys::inherited::Inherited;
-use crate::sys::shared::keep_in_memory;
 
 /// A descriptor of a connection with the kernel. What is read from it is answered on it.
 #[derive(Debug)]

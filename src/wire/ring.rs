@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::{fs, mem};
 
+use namegate_sys::uring::{Completion, EntryNumber, FuseRing};
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, write};
@@ -26,7 +27,6 @@ use zerocopy::IntoBytes;
 
 use super::answer::{self, ReplyPath};
 use super::device::{Device, Service, serve};
-use crate::sys::uring::{Completion, EntryNumber, FuseRing};
 
 /// Number of entries that a queue gets whenever fewer than this are free. An entry costs a page of memory once it was used, and more
 /// after a long read or write.

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use namegate_sys::process::{interrupt_by, signal_thread};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, gettid};
 use parking_lot::Mutex;
-
-use crate::sys::process::{interrupt_by, signal_thread};
 
 /// The signal that interrupts a read. By default it is ignored.
 const INTERRUPTING: Signal = Signal::SIGURG;

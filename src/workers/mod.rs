@@ -28,7 +28,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::sys::process::processors;
+use namegate_sys::process::processors;
+
 use pool::QueuedJob;
 pub use pool::{Domain, Lane, Load, PoolLimits, PoolUsage, WorkerPool};
 pub use reader_threads::{ReaderThreads, RequestTurn};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate_sys::process::{handle_signals, interrupt_by, signal_thread};
 use nix::unistd::{Pid, gettid};
 use parking_lot::{Condvar, Mutex};
 
 use super::interrupts::{INTERRUPTING, Interrupts};
 use super::{RequestInProgress, RequestKind, regular_readers};
-use crate::sys::process::{handle_signals, interrupt_by, signal_thread};
 
 /// A mounted file system. If it does not answer, all of its requests get stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

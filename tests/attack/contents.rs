@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use namegate::sys::xattr;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 use nix::mount::{MntFlags, umount2};

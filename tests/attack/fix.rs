@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use namegate::fix::apply::ApplyOptions;
-use namegate::sys::open::beneath;
-use namegate::sys::xattr;
+use namegate_sys::open::beneath;
+use namegate_sys::xattr;
 use nix::fcntl::{OFlag, RenameFlags, renameat2};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::Mode;

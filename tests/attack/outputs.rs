@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use namegate::output;
+use namegate_files::output;
 use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 use tempfile::TempDir;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use data_encoding::BASE64;
-use namegate::sys::directory;
+use namegate_sys::directory;
 use serde_json::Value;
 
 use crate::run::{namegate, status, stderr, stdout};

@@ -7,10 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use namegate::fix::plan::{PlanHeader, Rename};
-use namegate::policy::Confidence;
+use namegate_core::policy::Confidence;
 
 use super::run::{run, status, stderr};
-
 use crate::whole_plan::Plan;
 
 fn make(root: &Path, names: &[&[u8]]) {

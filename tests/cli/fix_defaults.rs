@@ -5,11 +5,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use namegate::policy::Confidence;
+use namegate_core::policy::Confidence;
 
 use super::git::git;
 use super::run::{namegate, run, status, stderr, stdout};
-
 use crate::whole_plan::Plan;
 
 fn make(root: &Path, paths: &[&[u8]]) {

@@ -13,7 +13,6 @@ use namegate::fix::plan::{Rename, path_in};
 
 use super::run::{namegate, run, run_with, status, stderr, stdout};
 use super::trees;
-
 use crate::whole_plan::Plan;
 
 fn path_of(bytes: &[u8]) -> &Path {
@@ -417,7 +416,7 @@ fn trees_in_legacy_encodings_are_read_at_least_as_well_as_convmv_reads_them() {
 }
 
 fn shown(paths: &BTreeSet<Vec<u8>>) -> Vec<String> {
-    paths.iter().map(|path| namegate::name::display::display(path).to_string()).collect()
+    paths.iter().map(|path| namegate_core::name::display::display(path).to_string()).collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
-use namegate::sys::xattr;
+use namegate_sys::xattr;
 use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 

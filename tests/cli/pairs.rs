@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
 use data_encoding::{BASE64, HEXLOWER};
-use namegate::policy::{Policy, profile};
 use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter};
+use namegate_core::policy::{Policy, profile};
 use serde_json::Value;
 
 #[path = "../../crates/arrow/tests/rows/mod.rs"]

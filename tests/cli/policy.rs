@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use namegate::policy::profile;
-use namegate::policy::rule::RULES;
+use namegate_core::policy::profile;
+use namegate_core::policy::rule::RULES;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, UInt32Array};
-use namegate::policy::{Policy, profile};
 use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter, schema};
+use namegate_core::policy::{Policy, profile};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;

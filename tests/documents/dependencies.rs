@@ -2,12 +2,19 @@
 //! and every row has a dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::process::Command;
 
 use super::markdown::{read, root};
 
-/// The packages of the program.
-const PROGRAM: [&str; 3] = ["Cargo.toml", "crates/core/Cargo.toml", "crates/findings/Cargo.toml"];
+/// The manifests of the program and of the packages that it consists of.
+fn program() -> Vec<String> {
+    let crates = fs::read_dir(root().join("crates")).expect("it can be read");
+    let names = crates.map(|entry| entry.expect("it can be read").file_name().into_string().expect("UTF-8"));
+    let manifests = names.map(|name| format!("crates/{name}/Cargo.toml"));
+    let program = manifests.filter(|path| !ARROW.contains(&&**path) && root().join(path).exists());
+    program.chain(["Cargo.toml".into()]).collect()
+}
 
 /// The packages for engines that read Arrow.
 const ARROW: [&str; 2] = ["crates/arrow/Cargo.toml", "crates/python/Cargo.toml"];
@@ -41,21 +48,18 @@ fn described(page: &str, heading: &str) -> BTreeSet<String> {
 #[test]
 fn every_dependency_has_its_row_and_every_row_its_dependency() {
     let page = read("docs/DEPENDENCIES.md");
-    let all = || PROGRAM.iter().chain(&ARROW).copied();
-    let declared = |packages: &mut dyn Iterator<Item = &str>, table: &str| -> BTreeSet<String> {
+    let (program, arrow) = (program(), ARROW.map(String::from));
+    let all = [&program[..], &arrow].concat();
+    let declared = |packages: &[String], table: &str| -> BTreeSet<String> {
         // Those of the workspace come from nowhere else.
-        packages.flat_map(|manifest| declared(&read(manifest), table)).filter(|name| !is_own(name)).collect()
+        packages.iter().flat_map(|path| declared(&read(path), table)).filter(|name| !is_own(name)).collect()
     };
-    let linked = declared(&mut all(), "dependencies");
+    let (linked, in_program) = (declared(&all, "dependencies"), declared(&program, "dependencies"));
     let tables = [
-        (declared(&mut PROGRAM.into_iter(), "dependencies"), "In the program"),
-        (
-            &declared(&mut ARROW.into_iter(), "dependencies")
-                - &declared(&mut PROGRAM.into_iter(), "dependencies"),
-            "In namegate-arrow and the Python package",
-        ),
+        (in_program.clone(), "In the program"),
+        (&linked - &in_program, "In namegate-arrow and the Python package"),
         // A crate that the tests of one package use and another package links already has its row.
-        (&declared(&mut all(), "dev-dependencies") - &linked, "In tests and benches only"),
+        (&declared(&all, "dev-dependencies") - &linked, "In tests and benches only"),
     ];
     for (declared, heading) in tables {
         let described = described(&page, heading);
@@ -66,7 +70,7 @@ fn every_dependency_has_its_row_and_every_row_its_dependency() {
         assert!(stale.is_empty(), "with a row below \"{heading}\", but not declared: {stale:?}");
     }
     for table in ["build-dependencies", "target"] {
-        assert!(declared(&mut all(), table).is_empty(), "[{table}] is new: give it a table and a line here");
+        assert!(declared(&all, table).is_empty(), "[{table}] is new: give it a table and a line here");
     }
 }
 

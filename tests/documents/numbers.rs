@@ -2,8 +2,8 @@
 
 use clap::CommandFactory;
 use namegate::cli::Cli;
-use namegate::policy::profile;
-use namegate::policy::rule;
+use namegate_core::policy::profile;
+use namegate_core::policy::rule;
 
 use super::markdown::{pages, prose, read};
 

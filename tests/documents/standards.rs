@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use namegate::policy::Policy;
-use namegate::policy::profile::{self, ALL};
+use namegate_core::policy::Policy;
+use namegate_core::policy::profile::{self, ALL};
 
 use super::markdown::read;
 use super::promises::functions;

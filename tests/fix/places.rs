@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use namegate::fix::apply::ApplyOptions;
 use namegate::fix::original_name_xattr::ATTRIBUTE;
-use namegate::name::escape::escape;
+use namegate_core::name::escape::escape;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
@@ -210,12 +210,12 @@ fn the_original_name_is_stored_in_an_attribute_if_possible_and_removed_by_undo()
     let attribute = |name: &[u8]| {
         let file = fs::File::open(root.join(OsStr::from_bytes(name))).unwrap();
         let mut value = vec![0; 256];
-        let len = namegate::sys::xattr::get(&file, OsStr::new(ATTRIBUTE), &mut value);
+        let len = namegate_sys::xattr::get(&file, OsStr::new(ATTRIBUTE), &mut value);
         len.map(|len| value[..len].to_vec())
     };
     {
         let file = fs::File::open(root.join(OsStr::from_bytes(b"kept\xFF"))).unwrap();
-        match namegate::sys::xattr::set(&file, OsStr::new(ATTRIBUTE), b"from long ago", 0) {
+        match namegate_sys::xattr::set(&file, OsStr::new(ATTRIBUTE), b"from long ago", 0) {
             Ok(()) => {}
             Err(error) => return println!("SKIPPED: no attributes in the temporary directory: {error}"),
         }

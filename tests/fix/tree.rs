@@ -19,9 +19,9 @@ use namegate::fix::plan::{
 use namegate::fix::roots::PlanRoots;
 use namegate::fix::stored_plan::StoredPlan;
 use namegate::fix::undo::{UndoTally, undo};
-use namegate::json::Base64;
-use namegate::policy::Confidence;
 use namegate::progress::{Observer, Remaining};
+use namegate_core::policy::Confidence;
+use namegate_files::json::Base64;
 
 use crate::whole_plan::Plan;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use namegate::sys::xattr;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use namegate::sys::identity::set_thread_groups;
+use namegate_sys::identity::set_thread_groups;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};

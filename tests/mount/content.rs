@@ -113,7 +113,7 @@ print(open(path, 'rb').read(3), oct(os.stat(path).st_mode))
 ";
     /// Linux 6.6 has `FUSE_DIRECT_IO_ALLOW_MMAP`.
     const SINCE: (u32, u32, u32) = (6, 6, 0);
-    if namegate::sys::release::running().is_none_or(|running| running < SINCE) {
+    if namegate_sys::release::running().is_none_or(|running| running < SINCE) {
         return println!("SKIPPED: this kernel maps no such descriptors of a FUSE mount");
     }
     for mounted in Mounted::both_ways() {

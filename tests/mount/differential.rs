@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, Permi
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use namegate::name::normalize::{Form, to_form};
-use namegate::sys::{open::again, xattr};
+use namegate_core::name::normalize::{Form, to_form};
+use namegate_sys::{open::again, xattr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, FallocateFlags, OFlag, RenameFlags, copy_file_range, fallocate, renameat2};
 use nix::sys::signal::Signal;

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namegate::sys::handle::{self, KernelHandle};
+use namegate_sys::handle::{self, KernelHandle};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -281,7 +281,7 @@ fn with_a_key_handles_of_all_files_of_a_part_of_a_file_system_stay_valid_and_no_
         let key_of = |path: &Path| {
             let mut value = [0; 64];
             let file = File::open(path).unwrap();
-            let len = namegate::sys::xattr::get(&file, OsStr::new(KEY), &mut value).ok()?;
+            let len = namegate_sys::xattr::get(&file, OsStr::new(KEY), &mut value).ok()?;
             Some(value[..len].to_vec())
         };
         let served = mounted(dir, "backing/source", &["--export"]);
@@ -289,11 +289,11 @@ fn with_a_key_handles_of_all_files_of_a_part_of_a_file_system_stay_valid_and_no_
         let key = key_of(&source).unwrap();
         assert_eq!((key.len(), key_of(&other)), (16, None), "{kind}");
         // What copies all attributes that are listed (rsync -X) must not copy the key.
-        namegate::sys::xattr::set(&File::open(&source).unwrap(), OsStr::new("trusted.other"), b"1", 0)
+        namegate_sys::xattr::set(&File::open(&source).unwrap(), OsStr::new("trusted.other"), b"1", 0)
             .unwrap();
         let listed = |path: &Path| {
             let mut names = [0; 256];
-            let len = namegate::sys::xattr::list(&File::open(path).unwrap(), &mut names).unwrap();
+            let len = namegate_sys::xattr::list(&File::open(path).unwrap(), &mut names).unwrap();
             let names = String::from_utf8(names[..len].to_vec()).unwrap();
             [KEY, "trusted.other"].map(|name| names.split('\0').any(|listed| listed == name))
         };
@@ -317,7 +317,7 @@ fn with_a_key_handles_of_all_files_of_a_part_of_a_file_system_stay_valid_and_no_
             assert_eq!(opened.map(|file| path_of(&file)), Err(Errno::ESTALE), "{kind}: {path}");
         }
         // With the same key in another source, too.
-        namegate::sys::xattr::set(&File::open(&other).unwrap(), OsStr::new(KEY), &key, 0).unwrap();
+        namegate_sys::xattr::set(&File::open(&other).unwrap(), OsStr::new(KEY), &key, 0).unwrap();
         let served = again(served, "backing/other");
         for handle in &handles {
             assert_eq!(open(&mnt, handle, OFlag::O_PATH).unwrap_err(), Errno::ESTALE, "{kind}");

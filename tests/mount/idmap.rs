@@ -8,8 +8,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, lcho
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use namegate::sys::tree::{attach_tree, clone_tree};
 use namegate::telemetry::audit::WHY_ATTRIBUTE;
+use namegate_sys::tree::{attach_tree, clone_tree};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::mount::{MntFlags, umount2};
@@ -201,7 +201,7 @@ fn outcomes(shifted: &Path, source: &Path) -> Vec<String> {
 
 /// Whether the kernel is older than Linux 6.12, which has `FUSE_ALLOW_IDMAP`; prints SKIPPED if so.
 fn is_old() -> bool {
-    let is_old = namegate::sys::release::running().is_none_or(|running| running < (6, 12, 0));
+    let is_old = namegate_sys::release::running().is_none_or(|running| running < (6, 12, 0));
     if is_old {
         println!("SKIPPED: this kernel has no idmapped mounts of FUSE mounts");
     }
@@ -244,7 +244,7 @@ fn refusals_in_a_container_are_recorded_with_the_user_of_the_host() {
         act_as(uid, uid, &[], 0, || {
             let mut answer = [0; 4096];
             let read =
-                namegate::sys::xattr::get(&File::open(dir).unwrap(), WHY_ATTRIBUTE.as_ref(), &mut answer);
+                namegate_sys::xattr::get(&File::open(dir).unwrap(), WHY_ATTRIBUTE.as_ref(), &mut answer);
             String::from_utf8_lossy(&answer[..read.unwrap()]).into_owned()
         })
     };

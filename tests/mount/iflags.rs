@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::Path;
 
-use namegate::sys::iflags;
+use namegate_sys::iflags;
 use nix::errno::Errno;
 
 use crate::acting::act_as;

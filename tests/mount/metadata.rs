@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use namegate::sys::xattr;
+use namegate_sys::xattr;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::statvfs::statvfs;

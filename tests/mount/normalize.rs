@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
 
-use namegate::name::normalize::{Form, to_form};
-use namegate::sys::xattr;
+use namegate_core::name::normalize::{Form, to_form};
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, SFlag, mknod};

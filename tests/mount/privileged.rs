@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use namegate::sys::rename::renameat2;
-use namegate::sys::xattr;
+use namegate_sys::rename::renameat2;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag};
 
@@ -92,7 +92,7 @@ fn attributes(path: &Path) -> Vec<(String, String)> {
 /// Runs `work` as a user without capabilities: `act_as` keeps CAP_SYS_ADMIN.
 fn without_capabilities<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     act_as(uid, uid, &[], 0o022, || {
-        use namegate::sys::capability::{CapabilitySet, CapabilitySets};
+        use namegate_sys::capability::{CapabilitySet, CapabilitySets};
         let none = CapabilitySet::default();
         CapabilitySets { effective: none, permitted: none, inheritable: none }.apply().unwrap();
         work()

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use namegate::sys::directory;
+use namegate_sys::directory;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{Whence, lseek};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use namegate::sys::mounts::mounts;
+use namegate_sys::mounts::mounts;
 use nix::errno::Errno;
 
 use crate::acls::{ACCESS, acl, get, set};

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use namegate::sys::iflags;
+use namegate_sys::iflags;
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;

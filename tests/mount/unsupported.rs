@@ -120,7 +120,7 @@ mark of the file system: ENODEV
 #[test]
 fn what_fuse_does_not_support_is_done_in_another_way() {
     // RWF_NOAPPEND is that old.
-    if namegate::sys::release::running().is_none_or(|running| running < (6, 9, 0)) {
+    if namegate_sys::release::running().is_none_or(|running| running < (6, 9, 0)) {
         return println!("SKIPPED: this kernel does not know all of these calls");
     }
     for mounted in Mounted::both_ways() {

@@ -104,7 +104,7 @@ fn a_policy_too_long_for_an_attribute_is_known() {
 fn xattrs(dir: &Path) -> String {
     let dir = File::open(dir).unwrap();
     let mut names = vec![0; 1 << 16];
-    let len = namegate::sys::xattr::list(&dir, &mut names).unwrap();
+    let len = namegate_sys::xattr::list(&dir, &mut names).unwrap();
     String::from_utf8_lossy(&names[..len]).into_owned()
 }
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use namegate::sys::rename::renameat2;
-use namegate::sys::xattr;
+use namegate_sys::rename::renameat2;
+use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{Mode, SFlag, mknod};

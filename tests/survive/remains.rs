@@ -167,7 +167,7 @@ fn what_does_not_survive_is_refused_with_the_reason() {
 
 #[test]
 fn handles_of_files_remain_with_a_key_and_without() {
-    use namegate::sys::handle;
+    use namegate_sys::handle;
     for args in [&[][..], &["--export"]] {
         let Some(mounted) = surviving(args) else { return };
         let mnt = mounted.mnt();

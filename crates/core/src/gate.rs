@@ -20,15 +20,14 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(unix)]
-pub use os::Shown;
-
 use crate::name::escape::{escape, escape_within, is_shortened, reads_as_escape, unescape};
 use crate::name::normalize::{Form, to_form};
 use crate::name::substitutes::KnownMap;
 use crate::name::{Span, misread, spelling, utf8};
 use crate::policy::rule::RuleId;
 use crate::policy::{OnMismatch, Policy, Verdict, Violation};
+#[cfg(unix)]
+pub use os::Shown;
 
 /// The longest name that Linux file systems store, in bytes (`NAME_MAX`, limits.h).
 pub const NAME_MAX: usize = 255;
@@ -174,8 +173,8 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use namegate_core::gate::{Gate, Intent, Mode, Refusal};
-    /// use namegate_core::policy::{Policy, profile};
+    /// use crate::gate::{Gate, Intent, Mode, Refusal};
+    /// use crate::policy::{Policy, profile};
     ///
     /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[profile::by_name("utf8")?])), Mode::Enforcing);
     /// assert_eq!(gate.admit_bytes(Intent::Create, b"cafe")?.as_bytes(), b"cafe");
@@ -202,9 +201,9 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use namegate_core::gate::{Gate, Intent, Mode};
-    /// use namegate_core::name::normalize::Form;
-    /// use namegate_core::policy::{Normalization, OnMismatch, Policy};
+    /// use crate::gate::{Gate, Intent, Mode};
+    /// use crate::name::normalize::Form;
+    /// use crate::policy::{Normalization, OnMismatch, Policy};
     ///
     /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
     /// let policy = Policy::builder().normalization(normalization).build()?;
@@ -229,9 +228,9 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use namegate_core::gate::{Gate, Mode};
-    /// use namegate_core::name::normalize::Form;
-    /// use namegate_core::policy::{Normalization, OnMismatch, Policy};
+    /// use crate::gate::{Gate, Mode};
+    /// use crate::name::normalize::Form;
+    /// use crate::policy::{Normalization, OnMismatch, Policy};
     ///
     /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
     /// let policy = Policy::builder().normalization(normalization).build()?;
@@ -344,8 +343,8 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use namegate_core::gate::{Gate, Intent, Mode};
-    /// use namegate_core::policy::{Policy, profile};
+    /// use crate::gate::{Gate, Intent, Mode};
+    /// use crate::policy::{Policy, profile};
     ///
     /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     /// let (name, admitted) = gate.show_bytes(b"caf\xE9").unwrap();

@@ -9,6 +9,11 @@ use std::path::{self, Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
+use namegate_core::name::display::shown;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::{Confidence, Policy};
+use namegate_files::json::Base64;
+use namegate_sys::trust::others_can_write;
 use nix::unistd::geteuid;
 
 use crate::cli::progress::TerminalProgress;
@@ -21,13 +26,8 @@ use crate::fix::plan::PlanHeader;
 use crate::fix::roots::PlanRoots;
 use crate::fix::status::JournalPhase;
 use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
-use crate::json::Base64;
-use crate::name::display::shown;
-use crate::policy::config::Config;
-use crate::policy::{Confidence, Policy};
 use crate::progress::NoProgress;
 use crate::report::layout::counted;
-use crate::sys::trust::others_can_write;
 use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\

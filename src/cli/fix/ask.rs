@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 
+use namegate_core::name::display::display;
+use namegate_core::policy::rule::RuleId;
+use namegate_core::policy::{Confidence, Policy};
+
 use super::CliError;
 use crate::fix::plan::Rename;
 use crate::fix::plan::check::check_renames;
 use crate::fix::propose::{DirectoryPlan, PlanDraft};
-use crate::name::display::display;
-use crate::policy::rule::RuleId;
-use crate::policy::{Confidence, Policy};
 use crate::report::layout::{BOLD, DIM};
 
 /// The longest answer, in bytes.

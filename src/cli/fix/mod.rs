@@ -10,9 +10,9 @@ mod undo;
 use std::io::Write;
 
 use clap::Subcommand;
+use namegate_sys::{allocation, open_files};
 
 use super::{CliError, ExitStatus};
-use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,6 +8,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use namegate_core::name::display::shown;
+use namegate_core::name::misread::Reread;
+use namegate_core::name::reading::{Encoding, NotLegacy};
+use namegate_core::name::substitutes::KnownMap;
+use namegate_core::policy::Policy;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_files::signature::{self, TextKind};
+use namegate_sys::process::processors;
 
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::format::FormatArgs;
@@ -22,16 +31,7 @@ use crate::fix::propose::char_table::{self, CharTable};
 use crate::fix::propose::conversion::NameConversion;
 use crate::fix::propose::map::CharMap;
 use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
-use crate::name::display::shown;
-use crate::name::misread::Reread;
-use crate::name::reading::{Encoding, NotLegacy};
-use crate::name::substitutes::KnownMap;
-use crate::policy::Policy;
-use crate::policy::config::Config;
-use crate::policy::rule::{RuleId, Severity};
-use crate::signature::{self, TextKind};
 use crate::source::scope::Exclude;
-use crate::sys::process::processors;
 use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\

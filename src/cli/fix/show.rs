@@ -3,13 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 
 use anstyle::Style;
+use namegate_core::name::display::display;
+use namegate_core::policy::rule::RuleId;
+use namegate_core::policy::{Confidence, Policy};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::fix::plan::{Rename, Retarget, Skipped, path_in};
 use crate::fix::propose::{DirectoryPlan, DraftCounts, PlanDraft};
-use crate::name::display::display;
-use crate::policy::rule::RuleId;
-use crate::policy::{Confidence, Policy};
 use crate::report::layout::{BOLD, DIM, DOUBT, GOOD, PLAIN, WARN, counted, grouped, styled};
 
 /// The space between two columns.

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::display::{display, shown};
+use namegate_files::json::{self, Base64};
 use serde::Serialize;
 
 use super::apply::list_journals;
@@ -14,8 +16,6 @@ use crate::cli::{CliError, ExitStatus};
 use crate::fix::journal::{JournalContents, JournalError};
 use crate::fix::plan::path_in;
 use crate::fix::status::{JournalPhase, JournalSummary};
-use crate::json::{self, Base64};
-use crate::name::display::{display, shown};
 use crate::progress::Remaining;
 use crate::report::layout::counted;
 

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::display::{display, shown};
+
 use super::apply::{list_journals, write_index_changes};
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
@@ -13,7 +15,6 @@ use crate::fix::journal::{FailedEntry, Journal, JournalContents};
 use crate::fix::plan::path_in;
 use crate::fix::status::JournalPhase;
 use crate::fix::undo::undo;
-use crate::name::display::{display, shown};
 use crate::progress::Remaining;
 use crate::report::layout::counted;
 use crate::time::timestamp_of_now;

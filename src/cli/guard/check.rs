@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use namegate_files::json;
+
 use super::super::doctor::{Examination, text};
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
@@ -9,7 +11,6 @@ use super::ALTERNATIVES;
 use crate::doctor::{Condition, Diagnosis, Machine};
 use crate::guard::guards::{GuardError, Guards, try_to_load};
 use crate::guard::program::LoadError;
-use crate::json;
 
 const EXAMPLES: &str = "\
 Examples:

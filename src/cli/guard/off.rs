@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use namegate_core::name::display::shown;
+
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, list, open};
 use crate::guard::claim::of_path;
 use crate::guard::events::EventReader;
 use crate::guard::guards::SlotGuard;
-use crate::name::display::shown;
 use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\

@@ -4,6 +4,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
+use namegate_core::name::display::shown;
+use namegate_core::policy::automaton::{Automaton, Coverage};
+use namegate_core::policy::config::Config;
+use namegate_core::policy::profile;
+use namegate_files::json::JsonBytes;
 use nix::errno::Errno;
 
 use super::super::policy_args::PolicyArgs;
@@ -17,11 +22,6 @@ use crate::guard::note::GuardNote;
 use crate::guard::program::LoadError;
 use crate::guard::table::{GuardScope, table};
 use crate::guard::target::GuardTarget;
-use crate::json::JsonBytes;
-use crate::name::display::shown;
-use crate::policy::automaton::{Automaton, Coverage};
-use crate::policy::config::Config;
-use crate::policy::profile;
 use crate::report::layout::{counted, grouped};
 use crate::time::timestamp_of_now;
 

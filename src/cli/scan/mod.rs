@@ -9,6 +9,11 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
+use namegate_core::name::display::{display, shown};
+use namegate_core::name::reading::Encoding;
+use namegate_core::policy::Policy;
+use namegate_core::policy::rule::Severity;
+use namegate_sys::{allocation, open_files};
 use nix::sys::stat::{SFlag, fstat};
 
 use self::resume::{ScanScope, StateFile};
@@ -20,15 +25,10 @@ use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
 use super::targets::TargetArgs;
 use super::{CliError, ExitStatus};
-use crate::name::display::{display, shown};
-use crate::name::reading::Encoding;
-use crate::policy::Policy;
-use crate::policy::rule::Severity;
 use crate::report::baseline::RelativePaths;
 use crate::report::fan::MultiReport;
 use crate::report::text::Layout;
 use crate::scan::{self, CheckpointSink, ScanSettings};
-use crate::sys::{allocation, open_files};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -13,16 +13,16 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::display::{display, shown};
+use namegate_files::json::Base64;
+use namegate_files::output::{Destination, NamedEntry, Replacement};
+use namegate_files::signature::{self, TextKind};
 use nix::fcntl::OFlag;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::CliError;
-use crate::json::Base64;
-use crate::name::display::{display, shown};
-use crate::output::{Destination, NamedEntry, Replacement};
 use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink};
-use crate::signature::{self, TextKind};
 use crate::source::{Frontier, PendingDirectories};
 
 /// The files of a state.

@@ -4,10 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use crate::cli::list_reading_args::ListReadingArgs;
 #[cfg(feature = "git")]
-use crate::name::display::display;
-use crate::name::display::shown;
+use namegate_core::name::display::display;
+use namegate_core::name::display::shown;
+
+use crate::cli::list_reading_args::ListReadingArgs;
 use crate::source::Source;
 #[cfg(feature = "archive")]
 use crate::source::archive::{Archive, MemberEncoding};

@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
+use namegate_core::name::display::shown;
+use namegate_sys::flags::is_casefolded;
+use namegate_sys::mounts::{self, MountEntry};
+use namegate_sys::process::processors;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::statvfs;
@@ -17,7 +21,6 @@ use parking_lot::Mutex;
 use super::resume::ScanScope;
 use crate::cli::CliError;
 use crate::cli::instances::user;
-use crate::name::display::shown;
 use crate::scan::OwnerOf;
 use crate::source::location::DirectoryPath;
 use crate::source::mounts::habit;
@@ -25,9 +28,6 @@ use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;
 use crate::source::walk::{self, Walk};
 use crate::source::{Frontier, Source};
-use crate::sys::flags::is_casefolded;
-use crate::sys::mounts::{self, MountEntry};
-use crate::sys::process::processors;
 
 /// Threads that wait for a disk cost nothing, and with a warm cache four for each processor take 5 % more of its time than
 /// one does: docs/PERFORMANCE.md.

@@ -5,6 +5,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use namegate_files::json::Hex;
+
 use super::prepare::{PreparedBatch, max_open};
 use super::{ApplyOptions, ApplyTally};
 use crate::fix::entry::{EntryFailure, free_name};
@@ -17,7 +19,6 @@ use crate::fix::journal::{
 use crate::fix::plan::PlanDirectory;
 use crate::fix::plan::id_set::IdSet;
 use crate::fix::roots::{OpenPlanDir, PlanRoots};
-use crate::json::Hex;
 use crate::progress::Observer;
 
 /// The number of renames that may wait for a temporary name.

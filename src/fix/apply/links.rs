@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use namegate_files::json::{Base64, Hex};
+
 use super::ApplyRun;
 use super::commit::BatchCommitter;
 use super::prepare::{PreparedBatch, PreparedIds, max_open};
@@ -12,7 +14,6 @@ use crate::fix::plan::{Retarget, TargetPart, components};
 use crate::fix::private::remove_stale;
 use crate::fix::relink::{OpenLink, Relink};
 use crate::fix::roots::OpenPlanDir;
-use crate::json::{Base64, Hex};
 
 /// Gives the links of a plan their new targets, when all names are changed.
 pub(super) struct LinkUpdate<'r> {

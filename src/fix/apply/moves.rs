@@ -6,6 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use namegate_core::name::display::display;
+use namegate_files::json::Hex;
+
 use super::prepare::BatchPreparer;
 use crate::fix::entry::{EntryFailure, look_up};
 use crate::fix::group::RenameGroup;
@@ -14,8 +17,6 @@ use crate::fix::moving::{Move, count_missing, split};
 use crate::fix::plan::{InodeTime, Rename};
 use crate::fix::roots::OpenPlanDir;
 use crate::fix::stored_plan::DirectoryRenames;
-use crate::json::Hex;
-use crate::name::display::display;
 
 impl BatchPreparer<'_> {
     /// Finds the directories that files of `found` move into and whose names change too: which directory is meant is not certain then.

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_files::json::Hex;
+use namegate_sys::stat::Stat;
 use nix::fcntl::readlinkat;
 
 use super::prepare::BatchPreparer;
@@ -12,8 +14,6 @@ use crate::fix::listing::listed;
 use crate::fix::moving::look_up_path;
 use crate::fix::plan::{FileKind, InodeTime, Rename, SeenBirth, SeenEntry};
 use crate::fix::roots::OpenPlanDir;
-use crate::json::Hex;
-use crate::sys::stat::Stat;
 
 impl BatchPreparer<'_> {
     /// The renames as a group, if all entries are those of the plan; `None` if all entries have their new names already. `all` are

@@ -8,6 +8,10 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use namegate_files::json::{Base64, Hex};
+use namegate_sys::open_files;
+use namegate_sys::stat::{self, Stat};
+
 use super::commit::BatchCommitter;
 use super::suspects::SuspectRenames;
 use super::{ApplyOptions, ApplyRun, BatchSink, LinksByName};
@@ -23,10 +27,7 @@ use crate::fix::plan::{FileKind, PlanDirectory, Rename};
 use crate::fix::private::remove_stale_one;
 use crate::fix::roots::{OpenPlanDir, PlanRoots};
 use crate::fix::stored_plan::{DirectoryRenames, StoredPlan};
-use crate::json::{Base64, Hex};
 use crate::progress::Remaining;
-use crate::sys::open_files;
-use crate::sys::stat::{self, Stat};
 
 /// The limit of open directories in a batch.
 const MAX_OPEN: usize = 512;

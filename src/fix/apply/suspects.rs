@@ -6,10 +6,11 @@
 use std::collections::HashSet;
 use std::io;
 
+use namegate_core::name::escape::stable_hash;
+use namegate_core::policy::Policy;
+
 use crate::fix::plan::Rename;
 use crate::fix::plan::check::check_renames;
-use crate::name::escape::stable_hash;
-use crate::policy::Policy;
 
 /// Calls its argument with each name in a directory. Reports whether the directory can be read.
 pub(super) type NameLister<'l> = dyn Fn(&mut dyn FnMut(&[u8])) -> bool + 'l;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use namegate_files::json::Base64;
 use serde::{Deserialize, Serialize};
 
 use super::record::{JournalRecord, RenderedRecords};
@@ -9,7 +10,6 @@ use crate::fix::group::{GroupMember, RenameGroup};
 use crate::fix::moving::Move;
 use crate::fix::plan::{FileKind, InodeTime, name_objection};
 use crate::fix::relink::Relink;
-use crate::json::Base64;
 
 /// Renames and retargets that are written together before the first of them is executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

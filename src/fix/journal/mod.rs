@@ -15,18 +15,17 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use namegate_sys::stat;
+use namegate_sys::trust::{check_guarded, is_trusted, others_can_write};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
+use crate::progress::{KillPoint, Observer};
 pub use batch::{BatchDirectory, BatchEntry, JournalBatch};
 pub use read::{BatchState, JournalContents, JournalError, read_header};
 pub use record::{FailedEntry, JournalHeader, JournalRecord, RenderedRecords};
-
-use crate::progress::{KillPoint, Observer};
-use crate::sys::stat;
-use crate::sys::trust::{check_guarded, is_trusted, others_can_write};
 
 pub const VERSION: u64 = 1;
 

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 
+use namegate_core::policy::Confidence;
+use namegate_files::json::{Base64, Hex};
 use serde::{Deserialize, Serialize};
 
 use super::batch::BatchDirectory;
@@ -13,8 +15,6 @@ use crate::fix::group::{GroupMember, RenameGroup};
 use crate::fix::moving::Move;
 use crate::fix::plan::{FileKind, InodeTime, PlanRoot};
 use crate::fix::relink::Relink;
-use crate::json::{Base64, Hex};
-use crate::policy::Confidence;
 use crate::progress::Remaining;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

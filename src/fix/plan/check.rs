@@ -5,10 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use namegate_core::name::display::display;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Policy, Verdict};
+
 use super::{Rename, new_name_objection};
-use crate::name::display::display;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Policy, Verdict};
 
 /// The longest new name, in bytes, unless the old name is longer: `NAME_MAX` of limits.h.
 const NAME_MAX: usize = 255;
@@ -186,12 +187,12 @@ impl<'c> RenameCheck<'c> {
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::policy::profile;
     use proptest::prelude::*;
 
     use super::super::order::order_names;
     use super::super::tests::rename;
     use super::*;
-    use crate::policy::profile;
 
     fn checked(profile: Option<&str>, listing: &[&str], renames: &[(&str, &str)]) -> Vec<(usize, String)> {
         let policy = profile.map(|name| Policy::from_profiles(&[profile::by_name(name).unwrap()]));

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use namegate_files::json::parse_text;
+use namegate_sys::stat::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::json::parse_text;
-use crate::sys::stat::Time;
 
 /// A time of an inode, as stat(2) returns it. Written as `SECONDS.NNNNNNNNN`, the seconds with their sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

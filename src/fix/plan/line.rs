@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
+use namegate_core::name::display::display;
+use namegate_core::policy::Confidence;
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json::{Base64, Hex, to_line};
 use serde::{Deserialize, Serialize};
 
 use super::{Alternative, FileHandle, FileKind, InodeTime, PlanDirectory, PlanHeader, PlanRoot};
 use super::{Rename, Retarget, SeenBirth, SeenEntry, Skipped, TargetPart};
-use crate::json::{Base64, Hex, to_line};
-use crate::name::display::display;
-use crate::policy::Confidence;
-use crate::policy::rule::RuleId;
 
 /// The `type` of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use namegate_core::name::display::display;
+use namegate_core::policy::rule::RuleId;
 use serde::Deserialize;
 
 use super::id_set::IdSet;
@@ -17,8 +19,6 @@ use super::{
     MAX_HEADER_BYTES, MAX_LINE_BYTES, PlanDirectory, PlanHeader, Rename, Retarget, Skipped, VERSION,
     components, name_objection, new_name_objection, path_objection,
 };
-use crate::name::display::display;
-use crate::policy::rule::RuleId;
 
 /// At most this many errors are reported.
 const MAX_ERRORS: usize = 100;

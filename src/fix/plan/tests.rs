@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use namegate_core::name::display::acts_or_hides;
 use proptest::prelude::*;
 
 use super::order::order_names;
 use super::*;
 use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
-use crate::name::display::acts_or_hides;
 
 pub(in crate::fix) fn header() -> PlanHeader {
     PlanHeader {

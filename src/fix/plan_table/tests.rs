@@ -1,9 +1,9 @@
+use namegate_core::policy::Confidence;
 use proptest::prelude::*;
 
 use super::*;
 use crate::fix::plan::tests::{header, lines, rename, retarget, skipped};
 use crate::fix::plan::{PlanLine, PlanParser, Rename};
-use crate::policy::Confidence;
 
 /// The table of a plan with the rename `old` to `new`, among lines of all types.
 fn table(old: &[u8], new: &str) -> Vec<u8> {

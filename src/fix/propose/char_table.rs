@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::name::display::display;
-use crate::name::scalar::is_invisible;
+use namegate_core::name::display::display;
+use namegate_core::name::scalar::is_invisible;
 
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;

@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 
+use namegate_core::name::misread::Reread;
+use namegate_core::name::scalar::is_invisible;
+use namegate_core::policy::Confidence;
+
 use super::map::CharMap;
 use crate::encoded_text::EncodedText;
-use crate::name::misread::Reread;
-use crate::name::scalar::is_invisible;
-use crate::policy::Confidence;
 
 /// The conversions to make.
 #[derive(Clone, Debug)]

@@ -5,17 +5,18 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
+use namegate_core::check::DirectoryCheck;
+use namegate_core::name::display::display;
+use namegate_core::name::misread;
+use namegate_core::name::reading::EncodingCounts;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, SuggestedName, Violation};
+
 use super::PlanSettings;
 use super::meanings::{DecodedNames, EncodingEvidence, NameMeanings};
 use super::parts::Distinct;
 use super::separators::{SeparatedPath, separate};
-use crate::check::DirectoryCheck;
 use crate::fix::plan::Alternative;
-use crate::name::display::display;
-use crate::name::misread;
-use crate::name::reading::EncodingCounts;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, SuggestedName, Violation};
 use crate::source::DirectoryBatch;
 use crate::source::encodings::EarlierNames;
 

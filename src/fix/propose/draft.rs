@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use namegate_core::policy::rule::RuleId;
+use namegate_core::policy::{EntryKind, Policy};
 use nix::errno::Errno;
 
 use super::root_set::RootSet;
@@ -18,8 +20,6 @@ use crate::fix::plan::{
     PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Retarget, Skipped, components, path_in,
 };
 use crate::fix::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
-use crate::policy::rule::RuleId;
-use crate::policy::{EntryKind, Policy};
 use crate::progress::Observer;
 use crate::source::scope::Exclude;
 

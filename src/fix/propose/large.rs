@@ -9,14 +9,15 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use namegate_core::check::{HeldNames, RereadNames, SuspectNames};
+use namegate_core::name::reading::EncodingSample;
+use namegate_core::policy::Fingerprints;
+
 use super::directory::NameProposer;
 use super::look_up::{LineBuffer, LineMaker, LineSink};
 use super::meanings::EncodingEvidence;
 use super::spill::{LineSpill, SpilledLine, SpilledLines, StoredLines};
-use crate::check::{HeldNames, RereadNames, SuspectNames};
 use crate::fix::in_order::in_order;
-use crate::name::reading::EncodingSample;
-use crate::policy::Fingerprints;
 use crate::progress::Observer;
 use crate::source::encodings::EarlierNames;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use namegate_core::name::substitutes::{KnownMap, meanings_of_private};
+use namegate_core::policy::Confidence;
+
 use super::char_table::CharTable;
-use crate::name::substitutes::{KnownMap, meanings_of_private};
-use crate::policy::Confidence;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CharMap {

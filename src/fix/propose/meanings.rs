@@ -4,19 +4,20 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use namegate_core::name::misread::{self, Misread, Reread};
+use namegate_core::name::normalize::to_form;
+use namegate_core::name::reading::{
+    Contents, Damage, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
+};
+use namegate_core::policy::profile::Test;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
+
 use super::PlanSettings;
 use super::directory::{Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
 use super::separators::SeparatedPath;
 use crate::fix::plan::Alternative;
-use crate::name::misread::{self, Misread, Reread};
-use crate::name::normalize::to_form;
-use crate::name::reading::{
-    Contents, Damage, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
-};
-use crate::policy::profile::Test;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
 use crate::source::DirectoryBatch;
 use crate::source::encodings::EarlierNames;
 

@@ -10,6 +10,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use namegate_core::name::display::display;
+use namegate_sys::directory::{self, RawDirEntry};
+use namegate_sys::handle;
+use namegate_sys::open::again;
+use namegate_sys::stat;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{Mode, fstat};
@@ -19,14 +24,9 @@ use crate::fix::moving::count_missing;
 use crate::fix::plan::{
     FileHandle, FileKind, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
 };
-use crate::name::display::display;
 use crate::source::SourceEvent;
 use crate::source::scope::Exclude;
 use crate::source::tree::read_directory;
-use crate::sys::directory::{self, RawDirEntry};
-use crate::sys::handle;
-use crate::sys::open::again;
-use crate::sys::stat;
 
 /// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
 const MAX_PIECE: usize = 4000;

@@ -1,7 +1,8 @@
 //! Names in which a backslash was a separator: `dir\sub\file`, as programs unpack zips that name their entries so.
 
+use namegate_core::policy::{Confidence, EncodingHint, Policy, Verdict};
+
 use crate::encoded_text::path_parts;
-use crate::policy::{Confidence, EncodingHint, Policy, Verdict};
 
 /// A path that a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +36,9 @@ pub(super) fn separate(policy: &Policy, text: &str) -> Result<SeparatedPath, Str
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::policy::profile;
+
     use super::*;
-    use crate::policy::profile;
 
     #[test]
     fn a_backslash_separates_names_and_what_is_no_relative_path_stays() {

@@ -3,6 +3,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use namegate_core::policy::config::Config;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
 use proptest::prelude::*;
 
 use super::map::CharMap;
@@ -11,9 +14,6 @@ use crate::fix::plan::check::check_renames;
 use crate::fix::plan::order::order_names;
 use crate::fix::plan::{FileKind, Rename, Retarget, Skipped, components};
 use crate::fix::records::post_order;
-use crate::policy::config::Config;
-use crate::policy::rule::{RuleId, Severity};
-use crate::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
 
 #[derive(Default)]
 struct ProblemCounter(AtomicU64);
@@ -25,7 +25,7 @@ impl Observer for ProblemCounter {
     }
 }
 
-fn policy(profiles: &[&str], form: Option<crate::name::normalize::Form>) -> Policy {
+fn policy(profiles: &[&str], form: Option<namegate_core::name::normalize::Form>) -> Policy {
     let profiles: Vec<_> = profiles.iter().map(|name| profile::by_name(name).unwrap()).collect();
     let mut config = Config::based_on(&profiles);
     config.severities.insert(RuleId::Mojibake, Some(Severity::Warn));
@@ -268,7 +268,7 @@ fn how_sure_a_rename_is_and_how_it_came_about_is_told() {
             b"cesu\xED\xA1\x8C\xED\xBE\xB4",
         ],
     );
-    let nfc = Some(crate::name::normalize::Form::Nfc);
+    let nfc = Some(namegate_core::name::normalize::Form::Nfc);
     let settings = PlanSettings {
         conversion: NameConversion {
             map: Some(CharMap::Known("sfm".parse().unwrap())),
@@ -423,7 +423,7 @@ proptest! {
             0..6,
         ),
         profiles in prop::sample::select(vec![vec!["strict"], vec!["windows"], vec!["portable"], vec!["utf8"]]),
-        form in prop::sample::select(vec![None, Some(crate::name::normalize::Form::Nfc), Some(crate::name::normalize::Form::Nfd)]),
+        form in prop::sample::select(vec![None, Some(namegate_core::name::normalize::Form::Nfc), Some(namegate_core::name::normalize::Form::Nfd)]),
     ) {
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path().canonicalize().unwrap().join("root");

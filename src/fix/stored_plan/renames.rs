@@ -4,9 +4,10 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use namegate_core::policy::Confidence;
+
 use crate::fix::plan::{FileKind, InodeTime, PlanDirectory, Rename, SeenBirth, SeenEntry};
 use crate::fix::records::{EntryRecord, RecordCursor};
-use crate::policy::Confidence;
 
 /// The number of renames of a directory that are held in memory; the others are read again when they are needed.
 const MOST_HELD: usize = 16_384;

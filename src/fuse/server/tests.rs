@@ -1,11 +1,12 @@
 use std::fs;
 use std::sync::Arc;
 
+use namegate_core::gate::{Gate, Mode, Refusal};
+use namegate_core::name::normalize::{Form, to_form};
+use namegate_core::policy::{Normalization, OnMismatch, Policy, profile};
+
 use super::*;
-use crate::gate::{Gate, Mode, Refusal};
-use crate::name::normalize::{Form, to_form};
 use crate::passthrough::{PassthroughSettings, Reach};
-use crate::policy::{Normalization, OnMismatch, Policy, profile};
 use crate::settings::MountSettings;
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
+use namegate_core::gate::{Admitted, Gate, Intent, Mode};
+use namegate_core::policy::{Policy, profile};
 use nix::errno::Errno;
 use tempfile::TempDir;
 
-use crate::gate::{Admitted, Gate, Intent, Mode};
 use crate::passthrough::{Caller, Fh, LookupEntry, NodeId, Passthrough, PassthroughSettings, SetId};
-use crate::policy::{Policy, profile};
 
 const ROOT: NodeId = NodeId::ROOT;
 const SPARE: usize = 4;

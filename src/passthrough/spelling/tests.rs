@@ -2,13 +2,13 @@ use std::fs;
 use std::sync::atomic::AtomicUsize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use namegate_core::gate::{Gate, Intent, Mode};
+use namegate_core::name::normalize::Form;
+use namegate_core::policy::{Normalization, OnMismatch, Policy};
 use tempfile::TempDir;
 
 use super::*;
-use crate::gate::{Gate, Intent, Mode};
-use crate::name::normalize::Form;
 use crate::passthrough::{Caller, PassthroughSettings};
-use crate::policy::{Normalization, OnMismatch, Policy};
 
 /// The equivalence of a gate, with a count of the keys that were computed: one for each entry of a directory that is read.
 #[derive(Debug)]

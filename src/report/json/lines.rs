@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use namegate_core::policy::UnknownWord;
+use namegate_core::policy::profile::{self, ProfileSet};
+use namegate_files::json::{Base64, Hex};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::record::UnlistedViolations;
 use namegate_findings::unmarked::{UnmarkedNames, UnmarkedReading};
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Base64, Hex};
-use crate::policy::UnknownWord;
-use crate::policy::profile::{self, ProfileSet};
 use crate::report::readiness::Readiness;
 use crate::report::summary::RuleCounts;
 use crate::report::{CollisionGroup, ReportedName, ReportedViolation, Summary};

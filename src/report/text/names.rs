@@ -8,11 +8,11 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
 use anstyle::Style;
+use namegate_core::name::Span;
+use namegate_core::name::display::{display, display_part, is_plain};
+use namegate_core::policy::CheckOutcome;
 
 use super::{GroupBy, Layout};
-use crate::name::Span;
-use crate::name::display::{display, display_part, is_plain};
-use crate::policy::CheckOutcome;
 use crate::report::layout::{
     DIM, ERROR, GOOD, PLAIN, WARN, grouped, severity_style, styled, terminal_width, write_wrapped_to,
 };

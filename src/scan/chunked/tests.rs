@@ -1,13 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use namegate_core::name::escape::stable_hash;
+use namegate_core::name::reading::EncodingCounts;
+use namegate_core::policy::{Confidence, Policy, Violation, profile};
 use namegate_findings::directory::DirectoryScan;
 use namegate_findings::group::Clash;
 
 use super::*;
-use crate::name::escape::stable_hash;
-use crate::name::reading::EncodingCounts;
-use crate::policy::{Confidence, Policy, Violation, profile};
 use crate::progress::NoProgress;
 use crate::report::Detail;
 use crate::source::location::{ArchiveKind, Container, Location};

@@ -10,12 +10,11 @@
 use std::collections::BTreeMap;
 use std::process;
 
+use namegate_sys::seccomp::Instruction;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
 };
-
-use crate::sys::seccomp::Instruction;
 
 /// The number of a system call.
 type SyscallNumber = i64;

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use std::{env, fmt};
 
+use namegate_core::name::display::{harmless, shown};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
@@ -19,7 +20,6 @@ use serde::de::DeserializeOwned;
 use super::directory::{FoundSocket, FoundSockets, in_directory, of_users};
 use super::place::directory;
 use super::protocol::{ControlReply, ControlRequest, MAX_REPLY, VERSION};
-use crate::name::display::{harmless, shown};
 
 /// Maximum number of connections that are open at once. Further sockets follow when the first ones have answered.
 const MOST_OPEN: usize = 256;

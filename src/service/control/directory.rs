@@ -15,6 +15,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use namegate_sys::mounts::{MountEntry, holding, mounts};
+use namegate_sys::open::{beneath, path_of};
+use namegate_sys::trust::{is_trusted, others_can_write};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -23,9 +26,6 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::name::InstanceName;
-use crate::sys::mounts::{MountEntry, holding, mounts};
-use crate::sys::open::{beneath, path_of};
-use crate::sys::trust::{is_trusted, others_can_write};
 
 const PASS: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::name::escape::stable_hash;
+use namegate_core::name::escape::stable_hash;
 
 /// The name of an instance: ASCII letters and digits and `:_.\-@~`, not empty, no dot at the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

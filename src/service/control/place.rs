@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fmt, thread};
 
+use namegate_core::name::display::shown;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
@@ -21,7 +22,6 @@ use nix::unistd::geteuid;
 use super::directory::SocketDirectory;
 use super::name::InstanceName;
 use super::server::ReservedSocket;
-use crate::name::display::shown;
 
 /// The directory for the sockets of this user: `$NAMEGATE_RUNTIME_DIR` if that is set, else `/run/namegate` for root and
 /// `$XDG_RUNTIME_DIR/namegate` for others; `None` if that is not set either.

@@ -6,16 +6,16 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use namegate_core::gate::Mode;
+use namegate_core::name::display::display;
+use namegate_core::name::escape::stable_hash;
+use namegate_core::policy::Policy;
+use namegate_core::policy::UnknownWord;
+use namegate_files::json::JsonBytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ANSWER_TIMEOUT;
-use crate::gate::Mode;
-use crate::json::JsonBytes;
-use crate::name::display::display;
-use crate::name::escape::stable_hash;
-use crate::policy::Policy;
-use crate::policy::UnknownWord;
 use crate::settings::Choices;
 use crate::telemetry::audit::RecentRefusal;
 use crate::telemetry::metrics::MetricsSnapshot;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use namegate_core::gate::Mode;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use self::attendant::Attendant;
 use super::directory::{SocketDirectory, SocketId};
 use super::name::InstanceName;
 use super::protocol::{InstanceCounters, InstanceStatus, ReloadOutcome};
-use crate::gate::Mode;
 
 /// The handler of requests. It is called from several threads at once.
 pub trait ControlHandler: Send + Sync {

@@ -7,12 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use namegate_core::gate::Mode;
+use namegate_files::json::JsonBytes;
+
 use super::directory::{in_directory, of_users};
 use super::protocol::ControlReply;
 use super::server::ControlServer;
 use super::*;
-use crate::gate::Mode;
-use crate::json::JsonBytes;
 use crate::telemetry::metrics::MetricsSnapshot;
 
 /// Replies with the name of each request.
@@ -33,7 +34,7 @@ impl ControlHandler for Echo {
             mode_is_set: false,
             existing: "show".into(),
             errno: "EPERM".into(),
-            policy: ActivePolicy::from_policy(&crate::policy::Policy::from_profiles(&[])),
+            policy: ActivePolicy::from_policy(&namegate_core::policy::Policy::from_profiles(&[])),
             settings: serde_json::Map::new(),
             transport: "dev".into(),
             last_reload: None,

@@ -1,11 +1,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use namegate_core::gate::{Existing, Mode};
+use namegate_core::name::substitutes::KnownMap;
 use nix::errno::Errno;
 
 use super::*;
-use crate::gate::{Existing, Mode};
-use crate::name::substitutes::KnownMap;
 use crate::settings::{LockKeeping, Transport, schema};
 
 const WHOLE: &str = r##"
@@ -203,7 +203,7 @@ proptest::proptest! {
             }
             Err(error) => {
                 let shown = error.in_file("x").to_string();
-                let acts = |c: char| c != '\n' && crate::name::display::acts_or_hides(c);
+                let acts = |c: char| c != '\n' && namegate_core::name::display::acts_or_hides(c);
                 proptest::prop_assert!(!shown.is_empty() && !shown.chars().any(acts), "{:?}", shown);
             }
         }

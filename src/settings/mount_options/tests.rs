@@ -1,10 +1,10 @@
 use std::path::Path;
 
+use namegate_core::gate::{Existing, Mode};
 use nix::mount::MsFlags;
 
 use super::*;
 use crate::fuse::Options;
-use crate::gate::{Existing, Mode};
 
 fn read(list: &str) -> Result<MountOptions, String> {
     MountOptions::parse(&[list.into()], Strictness::Strict)

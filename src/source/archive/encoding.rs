@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use namegate_findings::split::MAX_PARTS;
-use namegate_findings::unmarked::UnmarkedReading;
-
-use crate::name::reading::{
+use namegate_core::name::reading::{
     Encoding, EncodingCounts, EncodingGuess, EncodingSample, GuessReader, has_stray_bytes,
 };
-use crate::name::utf8::{Malformation, ill_formed};
-use crate::policy::Confidence;
+use namegate_core::name::utf8::{Malformation, ill_formed};
+use namegate_core::policy::Confidence;
+use namegate_findings::split::MAX_PARTS;
+use namegate_findings::unmarked::UnmarkedReading;
 
 /// The encoding of names in an archive that are not marked as UTF-8. The bytes 00..7F are ASCII in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,8 +10,6 @@ mod packed;
 mod tar;
 mod zip;
 
-pub use encoding::MemberEncoding;
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::num::NonZeroUsize;
@@ -21,15 +19,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::Groups;
 use namegate_findings::split::{self, MAX_NAME, Shape, TOO_DEEP};
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::group::{GroupedSource, LIMIT};
-
 use super::{Fault, RejectedItems, Source, SourceEvent};
-use crate::name::reading::EncodingGuess;
 use crate::source::location::{ArchiveKind, Container, Locations};
+pub use encoding::MemberEncoding;
 use encoding::ReadingCounts;
 use packed::Compression;
 

@@ -14,6 +14,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::thread;
 
+use namegate_sys::process::processors;
 use parking_lot::Mutex;
 
 use self::commits::{Commit, Commits, read_commits};
@@ -27,7 +28,6 @@ use super::tree::{Places, TreePath, path_bytes, too_deep};
 use crate::source::VersionedDirectory;
 use crate::source::location::Container;
 use crate::source::work_stack::WorkStack;
-use crate::sys::process::processors;
 
 /// The receiver of each error.
 type Tell<'t> = &'t (dyn Fn(io::Error) -> ControlFlow<()> + Sync);

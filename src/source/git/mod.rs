@@ -17,12 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use namegate_core::name::arena::Arena;
 use namegate_findings::group::Groups;
 use namegate_findings::split::{self, Shape, TOO_DEEP};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
-use crate::name::arena::Arena;
 use crate::source::location::{Container, Locations};
 use repository::Repository;
 

@@ -15,10 +15,10 @@ use gix::odb::pack::Bundle;
 use gix::odb::pack::cache::lru::MemoryCappedHashmap;
 use gix::odb::pack::data::decode::entry::ResolvedBase;
 use gix::zlib::Inflate;
+use namegate_sys::mapped;
 use parking_lot::Mutex;
 
 use super::repository::{MAX_BASES, MAX_BYTES, Repository};
-use crate::sys::mapped;
 
 /// With more than this of mapped files in memory, the pages of packs are released.
 const MAX_MAPPED: u64 = 96 << 20;

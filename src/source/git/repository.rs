@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use gix::ObjectId;
 use gix::objs::{CommitRefIter, Find, Kind, TagRefIter};
 use gix::odb::pack::cache::lru::MemoryCappedHashmap;
-
-use crate::name::display::display;
+use namegate_core::name::display::display;
 
 pub(super) struct Repository {
     repo: gix::Repository,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use gix::ObjectId;
 use gix::objs::Kind;
+use namegate_core::check::EntryKind;
 use namegate_findings::split::MAX_NAME;
 
 use super::repository::{Repository, unread};
 use super::{batch_at, without};
-use crate::check::EntryKind;
 use crate::source::DirectoryBatch;
 
 /// Deeper directories are not read. git itself reads 2048 levels (`core.maxTreeDepth`).

@@ -4,12 +4,12 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::str::FromStr;
 
+use namegate_files::json;
 use namegate_findings::split::{MAX_NAME, TOO_DEEP};
 use serde_json::Value;
 
 use super::bounded::BoundedReader;
 use super::{ListItem, NameReader};
-use crate::json;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ListFormat {

@@ -8,12 +8,12 @@ use std::io::{self, BufReader};
 use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
 
+use namegate_core::name::display::shown;
+use namegate_files::signature::{self, TextKind};
 use namegate_findings::decode::Decoding;
 use serde::Deserialize;
 
 use super::fields::{self, Column, Field, ListFormat, Missing};
-use crate::name::display::shown;
-use crate::signature::{self, TextKind};
 
 /// The maximum size of a manifest in bytes. It has some 200 bytes for each file, and a file has about a million keys.
 const MAX_MANIFEST: u64 = 64 << 20;

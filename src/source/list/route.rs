@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
+use namegate_core::check::EntryKind;
+use namegate_core::name::escape::stable_hash;
 use namegate_findings::split::{KnownDirectories, PairSink, PathSplitter};
 
 use super::{List, ListedName, word_of};
-use crate::check::EntryKind;
-use crate::name::escape::stable_hash;
 use crate::source::{Fault, RejectedItems};
 
 /// Bytes of all output buffers together.
@@ -127,5 +127,8 @@ impl PairSink for PairFiles {
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot write {}: {error}", crate::name::display::shown(path)))
+    io::Error::new(
+        error.kind(),
+        format!("cannot write {}: {error}", namegate_core::name::display::shown(path)),
+    )
 }

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use namegate_sys::open_files;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
@@ -31,7 +32,6 @@ use self::reading::{BUFFER, ReadRequest};
 use super::roots::{RootPaths, TreeRoot};
 use super::scope::{Exclude, Scope};
 use super::{Fault, Frontier, Source, SourceEvent, TreeSource};
-use crate::sys::open_files;
 
 /// Directory trees as a source.
 #[derive(Debug)]

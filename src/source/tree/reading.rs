@@ -6,18 +6,18 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use namegate_core::check::EntryKind;
+use namegate_core::name::arena::Arena;
+use namegate_sys::directory::{self, RawDirEntry};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{Whence, lseek};
 
 use super::node::push_name;
-use crate::check::EntryKind;
-use crate::name::arena::Arena;
 use crate::source::repository::RepositorySigns;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
-use crate::sys::directory::{self, RawDirEntry};
 
 /// Bytes of names of one directory that are held at a time; a larger directory is handed over in parts.
 const MOST_HELD: usize = 1 << 18;

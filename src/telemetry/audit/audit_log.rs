@@ -7,14 +7,14 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use namegate_core::name::display::shown;
+use namegate_files::json;
+use namegate_files::output::append;
 use nix::unistd::Gid;
 use serde::Serialize;
 
 use super::bounded::BoundedRecord;
 use super::record::AuditRecord;
-use crate::json;
-use crate::name::display::shown;
-use crate::output::append;
 use crate::time::timestamp;
 
 /// A line for records that were not written.

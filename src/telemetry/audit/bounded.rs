@@ -5,9 +5,10 @@
 //! The exact bytes of a path are replaced by a hash of the whole path, so that records of one directory still differ from
 //! those of another. The exact bytes of the name, at most 255, are always included.
 
+use namegate_core::name::display::display;
+use namegate_files::json;
+
 use super::record::{AuditLine, AuditRecord, Sentence};
-use crate::json;
-use crate::name::display::display;
 
 /// Maximum size of a record in any outlet, in bytes: as a line of JSON, or as an entry of the journal, which has the message and
 /// all fields.
@@ -116,9 +117,10 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::time::SystemTime;
 
+    use namegate_core::name::Span;
+    use namegate_core::policy::rule::RULES;
+
     use super::*;
-    use crate::name::Span;
-    use crate::policy::rule::RULES;
     use crate::telemetry::audit::{AuditOutcome, Requester};
 
     fn record(unit: &[u8]) -> AuditRecord {

@@ -6,15 +6,15 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::UNIX_EPOCH;
 
+use namegate_core::policy::Policy;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json::JsonBytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::bounded::shortened;
 use super::{AuditOutcome, AuditRecord};
-use crate::json::JsonBytes;
-use crate::policy::Policy;
-use crate::policy::config::Config;
-use crate::policy::rule::RuleId;
 
 /// The extended attribute by which a client asks a mount why it refused names. No file system stores attributes of that name.
 pub const WHY_ATTRIBUTE: &str = "namegate.why";

@@ -9,14 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use namegate_core::name::Span;
+use namegate_core::name::escape::stable_hash;
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json::{self, Base64, Hex};
 use serde::Serialize;
 
 use super::bounded::shortened;
 use super::cgroup::{self, Units};
-use crate::json::{self, Base64, Hex};
-use crate::name::Span;
-use crate::name::escape::stable_hash;
-use crate::policy::rule::RuleId;
 use crate::time::timestamp;
 
 /// The outcome for a name that breaks the policy.

@@ -68,8 +68,9 @@ impl RepeatCounter {
 mod tests {
     use std::time::SystemTime;
 
+    use namegate_core::name::Span;
+
     use super::*;
-    use crate::name::Span;
     use crate::telemetry::audit::{AuditOutcome, Requester};
 
     fn record(name: &str) -> AuditRecord {

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use data_encoding::{BASE64, HEXLOWER};
+use namegate_core::name::Span;
+use namegate_core::policy::rule::RuleId;
+use namegate_files::json;
 use serde_json::{Value, json};
 
 use super::record::AuditLine;
 use super::*;
-use crate::json;
-use crate::name::Span;
-use crate::policy::rule::RuleId;
 
 fn record(name: &[u8]) -> AuditRecord {
     AuditRecord {

@@ -8,9 +8,10 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use namegate_core::name::display::shown;
+use namegate_files::output::{Output, remove};
+
 use super::http;
-use crate::name::display::shown;
-use crate::output::{Output, remove};
 
 /// Default for the time between two writes of the file.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(15);

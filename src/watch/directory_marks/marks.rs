@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use namegate_sys::fanotify::{fsid, mark_directory};
+use namegate_sys::handle::{self, KernelHandle};
+use namegate_sys::open::path_of;
 use nix::errno::Errno;
 use nix::sys::fanotify::Fanotify;
 use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
 
-use crate::sys::fanotify::{fsid, mark_directory};
-use crate::sys::handle::{self, KernelHandle};
-use crate::sys::open::path_of;
 use crate::watch::core::Origin;
 use crate::watch::{fanotify, inotify};
 

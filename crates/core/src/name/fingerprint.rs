@@ -20,7 +20,7 @@ use super::normalize::Form;
 /// The fingerprint of `name`.
 ///
 /// ```
-/// use namegate_core::name::fingerprint::fingerprint;
+/// use crate::name::fingerprint::fingerprint;
 /// assert_eq!(fingerprint("Straße"), fingerprint("STRASSE"));
 /// assert_eq!(fingerprint("caf\u{E9}"), fingerprint("CAFE\u{301}"));
 /// assert_ne!(fingerprint("Straße"), fingerprint("Strafe"));
@@ -185,9 +185,10 @@ fn mix(state: u64, word: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::name::normalize::to_form;
-    use proptest::prelude::*;
 
     fn spellings(name: &str) -> Vec<String> {
         let mut all = vec![to_form(name, Form::Nfc).into_owned(), to_form(name, Form::Nfd).into_owned()];

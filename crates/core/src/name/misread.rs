@@ -45,7 +45,7 @@ impl Reread {
     /// name is ASCII or was not read so.
     ///
     /// ```
-    /// use namegate_core::name::misread::Reread;
+    /// use crate::name::misread::Reread;
     /// let pair = Reread { read_as: "cp866".parse().unwrap(), written_in: "gbk".parse().ok() };
     /// assert_eq!(pair.text("╙ъ╓╨").as_deref(), Some("雨中"));
     /// assert_eq!(pair.text("plain"), None);
@@ -102,7 +102,7 @@ impl FromStr for Reread {
     /// be UTF-8.
     ///
     /// ```
-    /// use namegate_core::name::misread::Reread;
+    /// use crate::name::misread::Reread;
     /// assert_eq!("cp866:gbk".parse::<Reread>().unwrap().to_string(), "GBK read as IBM866");
     /// assert_eq!("437:utf-8".parse::<Reread>().unwrap().to_string(), "UTF-8 read as cp437");
     /// assert!("cp866".parse::<Reread>().is_err());
@@ -154,7 +154,7 @@ const MOST_STEPS: usize = 4;
 /// Finds the first run of code points beyond ASCII of a name that was read in a wrong encoding; `None` for another name.
 ///
 /// ```
-/// use namegate_core::name::{Span, misread::find};
+/// use crate::name::{Span, misread::find};
 /// assert_eq!(find("cafÃ©.txt"), Some(Span::new(3, 7)));
 /// assert_eq!(find("NÃO"), None);
 /// assert_eq!(find("CAFÉ™"), None);
@@ -170,7 +170,7 @@ pub fn find(name: &str) -> Option<Span> {
 /// in an encoding without these letters writes so (Java in the locale C), and different names become one. A `?` after a word is none.
 ///
 /// ```
-/// use namegate_core::name::{Span, misread::find_lost};
+/// use crate::name::{Span, misread::find_lost};
 /// assert_eq!(find_lost(b"??.txt"), Some(Span::new(0, 2)));
 /// assert_eq!(find_lost(b"report ???? 2.txt"), Some(Span::new(7, 11)));
 /// assert_eq!(find_lost(b"?.txt"), Some(Span::new(0, 1)));
@@ -196,7 +196,7 @@ pub fn find_lost(name: &[u8]) -> Option<Span> {
 /// Finds what a name was before it was read in a wrong encoding, once or several times; `None` for another name.
 ///
 /// ```
-/// use namegate_core::name::misread::undo;
+/// use crate::name::misread::undo;
 /// let misread = undo("├£bersicht.pdf").unwrap();
 /// assert_eq!((&*misread.text, misread.is_sure), ("Übersicht.pdf", true));
 /// assert_eq!(misread.steps[0].to_string(), "UTF-8 read as cp437");

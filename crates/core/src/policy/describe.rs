@@ -1,17 +1,16 @@
 //! Describes the parameter of a rule in plain words, for lists of rules.
 
+use super::entry::AppliesTo;
+use super::profile::{Chars, Limit, NamePart, ReservedNames, Test};
 use crate::name::casefold::Fold;
 use crate::name::display::display;
 use crate::name::normalize::Form;
-
-use super::entry::AppliesTo;
-use super::profile::{Chars, Limit, NamePart, ReservedNames, Test};
 
 impl Test {
     /// Describes the parameter of the test in one line; `None` for a test without one.
     ///
     /// ```
-    /// use namegate_core::policy::profile::{Chars, Limit, Test, Unit};
+    /// use crate::policy::profile::{Chars, Limit, Test, Unit};
     /// let parameter = |test: Test| test.parameter().unwrap_or_default();
     /// assert_eq!(parameter(Test::Reserved(Chars::one_of("<>: "))), "< > : U+0020");
     /// assert_eq!(parameter(Test::Length(Limit { max: 255, unit: Unit::Utf16 })), "at most 255 UTF-16 units");

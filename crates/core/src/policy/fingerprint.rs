@@ -5,12 +5,11 @@
 
 mod numbers;
 
-use numbers::Numbers;
-
 use super::collision::Equivalence;
 use super::{Collision, Policy};
 use crate::name::arena::Arena;
 use crate::name::fingerprint::fingerprint;
+use numbers::Numbers;
 
 /// The fingerprints of the names in one directory.
 #[derive(Clone, Debug)]
@@ -88,7 +87,7 @@ impl Policy {
     /// Starts to compare the names in one directory; `None` if the policy does not compare names.
     ///
     /// ```
-    /// # use namegate_core::{name::arena::Arena, policy::{Policy, profile}};
+    /// # use crate::{name::arena::Arena, policy::{Policy, profile}};
     /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let mut names = Arena::new();
     /// for name in [&b"Makefile"[..], b"readme", b"README"] {

@@ -17,10 +17,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-pub use directory::{FingerprintIndex, NamesInUse};
-pub(crate) use directory::{ImperfectName, Occupants};
-pub use parts::PartsSuggester;
-
 use super::profile::{Limit, Test, Unit};
 use super::{Policy, UnknownWord, Verdict, Violation};
 use crate::name::escape::escape;
@@ -30,6 +26,9 @@ use crate::name::reading::{
     self, Contents, Damage, Encoding, EncodingCounts, EncodingGuess, GuessReader, NameReading, structural,
 };
 use crate::policy::rule::{RuleId, Severity};
+pub use directory::{FingerprintIndex, NamesInUse};
+pub(crate) use directory::{ImperfectName, Occupants};
+pub use parts::PartsSuggester;
 
 /// A suggested name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,13 +118,13 @@ impl Policy {
     /// Law: [`Policy::verdict`] accepts a suggested name, and there is no suggested name for it.
     ///
     /// ```
-    /// # use namegate_core::policy::{Confidence, EncodingHint, Policy, profile};
+    /// # use crate::policy::{Confidence, EncodingHint, Policy, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
     /// let repair = |name: &[u8]| policy.suggest_name(name, EncodingHint::Unknown, &mut |other| other == "a b.txt");
     /// assert_eq!(repair(b"caf\xE9.txt").unwrap().name, "café.txt");
     /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "a b_2.txt");
     /// assert_eq!(repair(b"good.txt"), None);
-    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
+    /// # Ok::<(), crate::policy::UnknownWord>(())
     /// ```
     pub fn suggest_name(
         &self,
@@ -188,7 +187,7 @@ impl fmt::Display for DecodedAs {
     /// For people, what the name is: `not UTF-8, probably windows-1252`.
     ///
     /// ```
-    /// use namegate_core::policy::{Confidence, DecodedAs};
+    /// use crate::policy::{Confidence, DecodedAs};
     /// let explanation = "windows-1252".parse().unwrap();
     /// let said = |confidence| DecodedAs { explanation, confidence }.to_string();
     /// assert_eq!(said(Confidence::Likely), "not UTF-8, probably windows-1252");
@@ -476,8 +475,8 @@ impl<'g> EncodingHint<'g> {
     /// Decodes `name`, which is not UTF-8. [`EncodingHint::reader`] is faster for many names.
     ///
     /// ```
-    /// use namegate_core::name::reading::{Contents, Encoding};
-    /// use namegate_core::policy::EncodingHint;
+    /// use crate::name::reading::{Contents, Encoding};
+    /// use crate::policy::EncodingHint;
     /// let meaning = EncodingHint::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
     /// assert_eq!((&*meaning.text, &*meaning.explanation.to_string()), ("café", "windows-1252"));
     /// let pair = EncodingHint::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4");

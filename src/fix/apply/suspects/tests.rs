@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
+use namegate_core::policy::profile;
 use proptest::prelude::*;
 
 use super::*;
 use crate::fix::plan::check::check_new_name;
 use crate::fix::plan::order::order_names;
 use crate::fix::plan::tests::rename;
-use crate::policy::profile;
 
 fn find<'p>(
     policy: Option<&'p Policy>,

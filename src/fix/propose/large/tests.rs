@@ -5,6 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use namegate_core::name::normalize::Form;
+use namegate_core::policy::config::Config;
+use namegate_core::policy::{Normalization, OnMismatch, Policy, profile};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
@@ -14,9 +17,6 @@ use super::super::root_set::RootSet;
 use super::super::{PlanDraft, PlanReader, PlanSettings, TreeFindings, propose};
 use super::*;
 use crate::fix::propose::PlanRequest;
-use crate::name::normalize::Form;
-use crate::policy::config::Config;
-use crate::policy::{Normalization, OnMismatch, Policy, profile};
 use crate::progress::NoProgress;
 use crate::source::scope::{Exclude, Scope};
 use crate::source::tree::Tree;

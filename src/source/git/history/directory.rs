@@ -12,10 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gix::ObjectId;
+use namegate_core::name::arena::Arena;
 
 use super::changes::{TreeChanges, TreeVersion};
 use super::commits::Commits;
-use crate::name::arena::Arena;
 use crate::source::git::batch_at;
 use crate::source::git::objects::{ObjectNumber, ObjectReader, ObjectTable};
 use crate::source::git::tree::{TreePath, expect_tree, sorted_entries};

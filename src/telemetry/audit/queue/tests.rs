@@ -1,7 +1,8 @@
 use std::time::SystemTime;
 
+use namegate_core::name::Span;
+
 use super::*;
-use crate::name::Span;
 use crate::telemetry::audit::{AuditOutcome, Requester};
 
 fn record() -> AuditRecord {

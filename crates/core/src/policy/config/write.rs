@@ -36,10 +36,10 @@ impl Config {
     /// [`Inexpressible`] if a program added rules to the policy.
     ///
     /// ```
-    /// use namegate_core::policy::{Policy, config::Config, profile};
+    /// use crate::policy::{Policy, config::Config, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("strict").unwrap()]);
     /// assert_eq!(Config::from_policy(&policy)?.to_toml(), "profiles = [\"strict\"]\n");
-    /// # Ok::<(), namegate_core::policy::config::Inexpressible>(())
+    /// # Ok::<(), crate::policy::config::Inexpressible>(())
     /// ```
     pub fn from_policy(policy: &Policy) -> Result<Self, Inexpressible> {
         let mut config = Self {
@@ -92,10 +92,10 @@ impl Config {
     /// The configuration as text that [`Config::parse`] reads back.
     ///
     /// ```
-    /// use namegate_core::policy::config::Config;
+    /// use crate::policy::config::Config;
     /// let config = Config::parse("limits = { name-bytes = 1_00 } # short\nprofiles = []")?;
     /// assert_eq!(config.to_toml(), "profiles = []\n\n[limits]\nname-bytes = 100\n");
-    /// # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
+    /// # Ok::<(), crate::policy::config::ConfigErrors>(())
     /// ```
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! System calls that std and nix lack, or offer in an unsuitable form. The only module with `unsafe` code.
+//! System calls that std and nix lack, or offer in an unsuitable form. The only package with `unsafe` code.
 //!
 //! Each is a small wrapper around one call: it checks the result, names the manual page, and decides nothing. Errors are
 //! the errno, as [`Errno`](nix::errno::Errno). Linux only.
@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 pub mod allocation;
-#[cfg(feature = "guard")]
 pub mod bpf;
 pub mod capability;
 pub mod directory;
@@ -19,7 +18,7 @@ pub mod identity;
 pub mod iflags;
 pub mod inherited;
 pub mod locale;
-#[cfg(feature = "git")]
+#[cfg(feature = "gix")]
 pub mod mapped;
 pub mod mounts;
 pub mod nowait;

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
-#[cfg(feature = "guard")]
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +68,6 @@ pub(super) fn check_single_thread() -> Result<(), Errno> {
 ///
 /// # Errors
 /// /proc does not show the descriptor.
-#[cfg(feature = "guard")]
 pub fn fd_info(fd: impl AsFd, field: &str) -> io::Result<Option<u64>> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()))?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));

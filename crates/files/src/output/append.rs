@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use namegate_sys::open;
+use namegate_sys::trust::is_guarded;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::place::{Destination, refused};
-use crate::sys::open;
-use crate::sys::trust::is_guarded;
 
 /// Opens the file at `path` for appending. A missing file is created, with `mode` minus the umask. A FIFO without a reader is an
 /// error and does not block.

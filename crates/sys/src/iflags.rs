@@ -36,7 +36,6 @@ pub fn get(fd: impl AsFd) -> Result<u32, Errno> {
 ///
 /// # Errors
 /// ENOTTY or EOPNOTSUPP if the file system tells none; EBADF for an `O_PATH` descriptor.
-#[cfg(feature = "guard")]
 pub fn generation(fd: impl AsFd) -> Result<u32, Errno> {
     /// The number of FS_IOC_GETVERSION, which libc lacks for some systems: `_IOR('v', 1, long)`.
     const GET_VERSION: libc::Ioctl = libc::_IOR::<libc::c_long>(b'v' as u32, 1);
@@ -101,7 +100,7 @@ mod tests {
         set(&file, before).unwrap();
         set_extended(&file, &extended).unwrap();
         assert_eq!(get(&file), Ok(before | NODUMP));
-        let held = crate::sys::open::again(&file, nix::fcntl::OFlag::O_PATH).unwrap();
+        let held = crate::open::again(&file, nix::fcntl::OFlag::O_PATH).unwrap();
         assert_eq!(get(&held), Err(Errno::EBADF));
     }
 }

@@ -12,15 +12,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use namegate_sys::open;
+use namegate_sys::stat::{self, Stat};
+use namegate_sys::trust::{is_followed, is_guarded, is_trusted};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-
-use crate::sys::open;
-use crate::sys::stat::{self, Stat};
-use crate::sys::trust::{is_followed, is_guarded, is_trusted};
 
 /// As many links as the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: usize = 40;

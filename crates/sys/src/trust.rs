@@ -70,7 +70,7 @@ pub fn check_guarded(dir: impl AsFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::stat::Time;
+    use crate::stat::Time;
 
     fn entry(uid: u32, mode: u32) -> Stat {
         let time = Time::default();

@@ -8,6 +8,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
+use namegate_sys::rename::renameat2;
+use namegate_sys::stat::{self, Stat};
+use namegate_sys::{open, xattr};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -16,9 +19,6 @@ use parking_lot::Mutex;
 
 use super::place::{Destination, NamedEntry, refused};
 use super::waiting::waiting;
-use crate::sys::rename::renameat2;
-use crate::sys::stat::{self, Stat};
-use crate::sys::{open, xattr};
 
 /// The temporary files of this process, each with its directory.
 static UNFINISHED: Mutex<Vec<(OwnedFd, OsString)>> = Mutex::new(Vec::new());

@@ -8,11 +8,10 @@ use std::io::{self, Write};
 use std::ops::Deref;
 
 use data_encoding::{BASE64, DecodeError, HEXLOWER, HEXLOWER_PERMISSIVE};
+use namegate_core::name::display::{acts_or_hides, display};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
-
-use crate::name::display::{acts_or_hides, display};
 
 /// Bytes in lower-case hexadecimal: names, which people compare byte by byte. Upper case is read too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

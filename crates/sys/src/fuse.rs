@@ -54,6 +54,7 @@ pub fn close_backing(device: impl AsFd, id: u32) -> Result<(), Errno> {
 }
 
 /// Answers OPEN by `fuser` with the registered file `id`, which stays registered.
+#[cfg(feature = "fuser")]
 pub fn answer_open(reply: fuser::ReplyOpen, fh: fuser::FileHandle, flags: fuser::FopenFlags, id: u32) {
     // SAFETY: `fuser` only asks that the number is closed once. It is taken back below, so `fuser` does not close it.
     let backing = unsafe { reply.wrap_backing(id) };
@@ -62,6 +63,7 @@ pub fn answer_open(reply: fuser::ReplyOpen, fh: fuser::FileHandle, flags: fuser:
 }
 
 /// Answers CREATE by `fuser` with the registered file `id`, which stays registered.
+#[cfg(feature = "fuser")]
 pub fn answer_create(
     reply: fuser::ReplyCreate,
     (ttl, attr, generation): (&std::time::Duration, &fuser::FileAttr, fuser::Generation),

@@ -1,0 +1,6 @@
+//! Files and texts that several packages of namegate read and write.
+
+pub mod json;
+pub mod output;
+pub mod signature;
+pub mod spreadsheet;
