@@ -82,7 +82,6 @@ impl Prefilter {
     }
 
     pub(super) fn new(rules: &[ActiveRule], tables: &Tables, stored_form: Option<Form>) -> Self {
-        let on = |rule: RuleId| tables.has(rule);
         let mut prefilter = Self {
             flags: [0; 256],
             ascii_bytes: usize::MAX,
@@ -90,15 +89,38 @@ impl Prefilter {
             base_lengths: [0; 26],
             code_points: CodePointTable::new(tables, stored_form),
         };
-        let mut mark = |byte: u8, bit: u8| {
-            prefilter.flags[usize::from(byte.to_ascii_lowercase())] |= bit;
-            prefilter.flags[usize::from(byte.to_ascii_uppercase())] |= bit;
+        prefilter.mark_scalars(tables);
+        let bases = prefilter.mark_names(rules);
+        let beyond_ascii = match () {
+            // Two scripts in a word are a property of no code point.
+            () if tables.has(RuleId::MixedScript) => ANYWHERE,
+            () if prefilter.code_points.marks_any(tables) => LOOKED_UP,
+            () => 0,
         };
-        mark(0, ANYWHERE);
-        mark(b'/', ANYWHERE);
+        prefilter.flags[0x80..].iter_mut().for_each(|flags| *flags |= NON_ASCII | beyond_ascii);
+        bases.into_iter().for_each(|word| prefilter.add_base(word));
+        for (limit, _) in &tables.lengths {
+            // ASCII does not grow in any form; an OSTA string has one byte more than its text.
+            let extra = usize::from(limit.unit == Unit::OstaBytes);
+            prefilter.ascii_bytes = prefilter.ascii_bytes.min(limit.max.saturating_sub(extra));
+            prefilter.any_bytes = prefilter.any_bytes.min(limit.harmless_bytes());
+        }
+        prefilter
+    }
+
+    fn mark(&mut self, byte: u8, bit: u8) {
+        self.flags[usize::from(byte.to_ascii_lowercase())] |= bit;
+        self.flags[usize::from(byte.to_ascii_uppercase())] |= bit;
+    }
+
+    /// Marks the bytes that rules about code points and ends of names look at.
+    fn mark_scalars(&mut self, tables: &Tables) {
+        let on = |rule: RuleId| tables.has(rule);
+        self.mark(0, ANYWHERE);
+        self.mark(b'/', ANYWHERE);
         for byte in 1..0x20 {
             if on(RuleId::C0Control) || byte == 0x1B && on(RuleId::Iso2022Escape) {
-                mark(byte, ANYWHERE);
+                self.mark(byte, ANYWHERE);
             }
         }
         let ends = [
@@ -114,53 +136,47 @@ impl Prefilter {
             (RuleId::DotGitLookalike, b'~', FIRST),
             (RuleId::DotGitLookalike, b'\\', ANYWHERE),
         ];
-        ends.into_iter().filter(|end| on(end.0)).for_each(|(_, byte, bit)| mark(byte, bit));
-        let mut bases: Vec<&str> = Vec::new();
+        ends.into_iter().filter(|end| on(end.0)).for_each(|(_, byte, bit)| self.mark(byte, bit));
+    }
+
+    /// Marks the bytes of reserved characters and names. Returns the reserved words of which only the base counts.
+    fn mark_names<'r>(&mut self, rules: &'r [ActiveRule]) -> Vec<&'r str> {
+        let mut bases = Vec::new();
         for rule in rules {
             match &rule.test {
                 Test::Reserved(chars) => {
-                    (0..0x80_u8).filter(|&b| chars.contains(char::from(b))).for_each(|b| mark(b, ANYWHERE));
+                    (0..0x80_u8)
+                        .filter(|&b| chars.contains(char::from(b)))
+                        .for_each(|b| self.mark(b, ANYWHERE));
                 }
                 Test::Named(names) | Test::Skipped(names) => {
                     for word in names.iter() {
                         let bytes = word.as_bytes();
                         match names.part {
                             NamePart::Base => bases.push(word),
-                            NamePart::Whole | NamePart::Prefix | NamePart::Repeated => mark(bytes[0], FIRST),
-                            NamePart::Suffix => mark(bytes[bytes.len() - 1], LAST),
-                            NamePart::Anywhere => mark(bytes[0], ANYWHERE),
+                            NamePart::Whole | NamePart::Prefix | NamePart::Repeated => {
+                                self.mark(bytes[0], FIRST)
+                            }
+                            NamePart::Suffix => self.mark(bytes[bytes.len() - 1], LAST),
+                            NamePart::Anywhere => self.mark(bytes[0], ANYWHERE),
                         }
                     }
                 }
                 _ => {}
             }
         }
-        let beyond_ascii = match () {
-            // Two scripts in a word are a property of no code point.
-            () if on(RuleId::MixedScript) => ANYWHERE,
-            () if prefilter.code_points.marks_any(tables) => LOOKED_UP,
-            () => 0,
-        };
-        prefilter.flags[0x80..].iter_mut().for_each(|flags| *flags |= NON_ASCII | beyond_ascii);
-        for word in bases {
-            let first = word.as_bytes()[0];
-            let letter = usize::from(first.to_ascii_lowercase().wrapping_sub(b'a'));
-            match prefilter.base_lengths.get_mut(letter) {
-                Some(lengths) if word.len() < 32 && !word.contains(' ') => *lengths |= 1 << word.len(),
-                // The table cannot represent the word: every name with its first byte is checked in full.
-                _ => {
-                    prefilter.flags[usize::from(first.to_ascii_lowercase())] |= BASE;
-                    prefilter.flags[usize::from(first.to_ascii_uppercase())] |= BASE;
-                }
-            }
+        bases
+    }
+
+    /// Notes the length of a reserved word under its first letter.
+    fn add_base(&mut self, word: &str) {
+        let first = word.as_bytes()[0];
+        let letter = usize::from(first.to_ascii_lowercase().wrapping_sub(b'a'));
+        match self.base_lengths.get_mut(letter) {
+            Some(lengths) if word.len() < 32 && !word.contains(' ') => *lengths |= 1 << word.len(),
+            // The table cannot represent the word: every name with its first byte is checked in full.
+            _ => self.mark(first, BASE),
         }
-        for (limit, _) in &tables.lengths {
-            // ASCII does not grow in any form; an OSTA string has one byte more than its text.
-            let extra = usize::from(limit.unit == Unit::OstaBytes);
-            prefilter.ascii_bytes = prefilter.ascii_bytes.min(limit.max.saturating_sub(extra));
-            prefilter.any_bytes = prefilter.any_bytes.min(limit.harmless_bytes());
-        }
-        prefilter
     }
 }
 

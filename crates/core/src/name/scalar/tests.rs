@@ -54,10 +54,10 @@ fn general_categories() -> Option<HashMap<char, String>> {
     Some(categories)
 }
 
-#[test]
-fn each_class_is_given_to_its_code_points_and_not_to_the_neighbours() {
+/// Code points at the ends of the classes, and their neighbours.
+const CLASSES: &[(char, Option<Class>)] = {
     use Class::*;
-    let table: &[(char, Option<Class>)] = &[
+    &[
         ('\0', Some(C0Control)),
         ('\x1B', Some(C0Control)),
         ('\x1F', Some(C0Control)),
@@ -134,8 +134,12 @@ fn each_class_is_given_to_its_code_points_and_not_to_the_neighbours() {
         ('\u{10FFFD}', Some(PrivateUse)),
         ('\u{10FFFE}', Some(Noncharacter)),
         ('\u{10FFFF}', Some(Noncharacter)),
-    ];
-    for &(c, expected) in table {
+    ]
+};
+
+#[test]
+fn each_class_is_given_to_its_code_points_and_not_to_the_neighbours() {
+    for &(c, expected) in CLASSES {
         assert_eq!(class(c), expected, "U+{:04X}", u32::from(c));
     }
 }
