@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use namegate::telemetry::metrics::{Metrics, Op};
+use namegate_telemetry::metrics::{Metrics, Op};
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

@@ -6,7 +6,6 @@ use std::path::Path;
 
 /// The imports from this crate that a module may have, besides itself: a module or one item.
 const MODULES: &[(&str, &[&str])] = &[
-    ("time", &[]),
     ("state_home", &[]),
     // Signals for its threads.
     ("workers", &[]),
@@ -22,16 +21,14 @@ const MODULES: &[(&str, &[&str])] = &[
     ("fix", &["encoded_text", "progress", "source", "state_home"]),
     ("doctor", &[]),
     ("passthrough", &["state"]),
-    ("telemetry", &["report", "time"]),
-    ("settings", &["telemetry"]),
-    ("watch", &["source", "telemetry"]),
-    ("guard", &["telemetry"]),
+    ("watch", &["source"]),
+    ("guard", &[]),
     // What a server leaves to its successor: numbers and bytes.
     ("state", &[]),
     // The protocol of the kernel; it knows no names and no files.
     ("wire", &["state"]),
-    ("fuse", &["passthrough", "settings", "state", "state_home", "telemetry", "wire", "workers"]),
-    ("service", &["fuse", "guard", "settings", "state", "telemetry", "report", "time", "watch"]),
+    ("fuse", &["passthrough", "state", "state_home", "wire", "workers"]),
+    ("service", &["fuse", "guard", "state", "report", "watch"]),
     (
         "cli",
         &[
@@ -47,10 +44,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "watch",
             "guard",
             "service",
-            "settings",
             "state",
-            "telemetry",
-            "time",
             "doctor",
         ],
     ),

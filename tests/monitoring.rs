@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
 
-use namegate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
-use namegate::telemetry::metrics::{
-    DropReason, Gauges, GuardMetrics, GuardValues, HookValues, Metrics, MetricsSource, Op,
-};
 use namegate_core::name::Span;
 use namegate_core::policy::rule::RULES;
+use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
+use namegate_telemetry::metrics::{
+    DropReason, Gauges, GuardMetrics, GuardValues, HookValues, Metrics, MetricsSource, Op,
+};
 use nix::errno::Errno;
 
 /// All metrics with a value, and a label that must be escaped.

@@ -203,7 +203,7 @@ fn the_command_of_the_scan_unit_scans_and_writes_a_report() {
 
 #[test]
 fn the_example_configuration_is_valid() {
-    use namegate::settings::MountFile;
+    use namegate_settings::MountFile;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/share.toml");
     let text = fs::read_to_string(path).unwrap();
     let whole = text.replace("# file = ", "file = ");

@@ -96,7 +96,7 @@ impl Mount {
             .arg("mount")
             .arg(source)
             .arg(&at)
-            .env("RUST_LOG", "warn,namegate::telemetry::audit=off")
+            .env("RUST_LOG", "warn,namegate_telemetry::audit=off")
             .spawn()?;
         let mut mount = Self { server, at };
         let begin = Instant::now();

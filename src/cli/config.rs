@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use namegate_core::name::display::shown;
+use namegate_settings::{MountFile, config_path, read, schema};
 
 use super::policy_args::check_files;
 use super::{CliError, ExitStatus};
 use crate::service::mount_config::check_settings;
-use crate::settings::{MountFile, config_path, read, schema};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,6 +10,7 @@ use clap::error::{ErrorKind, Result as ClapResult};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueEnum};
 use namegate_core::name::display::display;
 use namegate_core::name::reading::Encoding;
+use namegate_files::time::timestamp_of_now;
 
 use super::CliError;
 use crate::explain::CodePoint;
@@ -25,7 +26,6 @@ use crate::report::parquet::Parquet;
 use crate::report::sarif::Sarif;
 use crate::report::text::{Layout, Text};
 use crate::report::{FailOn, Report};
-use crate::time::timestamp_of_now;
 
 /// The output format of a command: `--format`, and `--json`, which means `--format json` wherever there is a format.
 ///

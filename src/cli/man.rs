@@ -14,7 +14,6 @@ use namegate_core::name::display::shown;
 use namegate_files::output::write;
 
 use super::{CliError, ExitStatus};
-use crate::settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +43,7 @@ pub(super) fn run(args: &ManArgs, out: &mut dyn Write) -> Result<ExitStatus, Cli
             .and_then(|()| write_to(dir, &helper, &ADMINISTRATION))
             .and_then(|()| {
                 WRITTEN.iter().try_for_each(|(name, page)| {
-                    let page = page.replace(SETTINGS, &settings::manual());
+                    let page = page.replace(SETTINGS, &namegate_settings::manual());
                     write(&dir.join(name), page.as_bytes())
                 })
             })

@@ -54,12 +54,12 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 use namegate_core::name::scalar::UNICODE_VERSION;
 use namegate_files::output::WaitingWriter;
+use namegate_telemetry::log::{LogFormat, install};
 use terminal_size::{Width, terminal_size_of};
 
 use self::colours::UncolouredOutput;
 use crate::report::{FailOn, Summary, layout};
 use crate::service::fd_store;
-use crate::telemetry::log::{LogFormat, install};
 
 /// The exit status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

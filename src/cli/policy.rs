@@ -12,6 +12,7 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::{self, ProfileRule};
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_core::policy::{ActiveRule, OnMismatch, Policy};
+use namegate_settings::read;
 use serde_json::json;
 
 use super::format::FormatArgs;
@@ -19,7 +20,6 @@ use super::policy_args::{PolicyArgs, check_files};
 use super::profiles::{line_json, write_row};
 use super::{CliError, ExitStatus};
 use crate::report::layout::{BOLD, counted, severity_style, write_wrapped};
-use crate::settings::read;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,9 +9,9 @@ use namegate_core::name::display::shown;
 use namegate_core::policy::Policy;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::Profile;
+use namegate_settings::{MountSettings, Setting};
 
 use super::{CliError, ExitStatus, setting_args};
-use crate::settings::{MountSettings, Setting};
 
 /// The options that select the policy.
 #[derive(Clone, Debug, Default)]

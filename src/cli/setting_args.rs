@@ -7,9 +7,9 @@ use clap::builder::{
 };
 use clap::error::Result;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueHint};
+use namegate_settings::{Choices, MountSettings, Setting, SettingKind, SettingPlace, TABLE};
 
 use super::profiles;
-use crate::settings::{Choices, MountSettings, Setting, SettingKind, SettingPlace, TABLE};
 
 /// Every setting that `namegate mount` takes on the command line.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,7 @@ use anstyle::Style;
 use indicatif::HumanDuration;
 use namegate_core::name::display::harmless;
 use namegate_files::json;
+use namegate_telemetry::metrics::{MetricsSnapshot, RuleCount};
 use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
@@ -16,7 +17,6 @@ use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::report::layout::{BOLD, write_wrapped};
 use crate::service::control::{ControlRequest, InstanceStatus};
-use crate::telemetry::metrics::{MetricsSnapshot, RuleCount};
 
 const EXAMPLES: &str = "\
 Examples:

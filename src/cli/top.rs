@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use namegate_core::name::display::{display, harmless};
+use namegate_telemetry::audit::RecentRefusal;
+use namegate_telemetry::metrics::{MetricsSnapshot, OperationCounts, RuleCount};
 use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
@@ -15,8 +17,6 @@ use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
 use crate::report::layout::BOLD;
 use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters};
-use crate::telemetry::audit::RecentRefusal;
-use crate::telemetry::metrics::{MetricsSnapshot, OperationCounts, RuleCount};
 
 const EXAMPLES: &str = "\
 The view ends with Ctrl-C, or when the instance ends. WHO and WHERE count the last 64 recorded refusals.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use namegate_core::policy::{Policy, profile};
 use namegate_files::output::append;
+use namegate_telemetry::audit::AuditLog;
 
 use super::follow::check_program;
 use super::format::{FormatArgs, words};
@@ -20,7 +21,6 @@ use crate::service::watch_service::{
     FindingFiles, FindingFormat, FindingSinks, WatchEnd, WatchError, WatchOutcome, WatchService,
 };
 use crate::source::scope::Exclude;
-use crate::telemetry::audit::AuditLog;
 use crate::watch::command::Commands;
 use crate::watch::{Watch, WatchEngine, WatchSettings};
 

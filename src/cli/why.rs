@@ -14,15 +14,15 @@ use namegate_core::policy::profile::STRICT;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{CheckOutcome, EncodingHint, NameCheck, Policy};
 use namegate_sys::xattr;
+use namegate_telemetry::audit::{
+    LongPolicy, MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
+};
 use nix::unistd::Uid;
 
 use super::follow::follow;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
 use crate::report::layout::counted;
-use crate::telemetry::audit::{
-    LongPolicy, MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
-};
 
 const EXAMPLES: &str = "\
 Examples:

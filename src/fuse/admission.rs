@@ -6,13 +6,13 @@ use std::time::SystemTime;
 
 use namegate_core::gate::{Admitted, Gate, Intent, Mode};
 use namegate_core::name::Span;
+use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
+use namegate_telemetry::metrics::Op;
 use nix::errno::Errno;
 
 use super::RequestFailure;
 use super::server::{ConfiguredServer, Result};
 use crate::passthrough::{Caller, NodeId};
-use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
-use crate::telemetry::metrics::Op;
 
 /// An attempt to create a name.
 struct NameAttempt<'a> {

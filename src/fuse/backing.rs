@@ -8,13 +8,13 @@ use std::sync::{Arc, OnceLock};
 
 use namegate_sys::fuse::{close_backing, open_backing};
 use namegate_sys::release;
+use namegate_telemetry::metrics::Metrics;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use super::replies::OpenedNode;
 use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough, RecoveredFile};
 use crate::state::{BackingRecord, SurvivalState};
-use crate::telemetry::metrics::Metrics;
 use crate::wire::Negotiated;
 use crate::wire::abi::{fopen, init};
 

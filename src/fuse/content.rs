@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use namegate_telemetry::metrics::Op;
 use nix::errno::Errno;
 
 use super::backing::OpenRequest;
@@ -10,7 +11,6 @@ use super::replies::{FoundEntry, OpenedNode, Responds, RespondsBytes, WrittenByt
 use super::request_context::RequestContext;
 use super::server::Result;
 use crate::passthrough::{Caller, Fh, LookupEntry, NodeId, SetId};
-use crate::telemetry::metrics::Op;
 use crate::workers::Domain;
 
 impl RequestContext<'_> {

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use namegate_telemetry::metrics::{Gauges, Metrics, Op, Timing};
+
 use super::backing::Backing;
 use super::locks::LockWaiters;
 use super::readers::Readers;
@@ -28,7 +30,6 @@ use super::server::Server;
 use super::source::SourceWatch;
 use crate::passthrough::NodeId;
 use crate::state::{SurvivalState, journal};
-use crate::telemetry::metrics::{Gauges, Metrics, Op, Timing};
 use crate::wire::abi::init;
 use crate::wire::{InitRequest, Negotiated};
 use crate::workers::{

@@ -7,10 +7,11 @@
 
 use std::sync::Arc;
 
+use namegate_telemetry::metrics::Op;
+
 use super::dispatch::RequestCore;
 use super::replies::{FoundEntry, Responds};
 use crate::passthrough::{Caller, NodeId};
-use crate::telemetry::metrics::Op;
 
 impl RequestCore {
     /// Looks a file up by its node id.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate_telemetry::metrics::Op;
 use nix::errno::Errno;
 use parking_lot::{Condvar, Mutex};
 
@@ -17,7 +18,6 @@ use super::dispatch::RequestCore;
 use super::replies::{FoundLock, Responds};
 use super::server::Server;
 use crate::passthrough::{Caller, Fh, LockOwner, LockRange, NodeId};
-use crate::telemetry::metrics::Op;
 
 /// A lock, and the open file through which it is taken.
 #[derive(Clone, Copy, Debug)]

@@ -41,9 +41,9 @@ mod translate;
 
 use std::os::fd::OwnedFd;
 
+use namegate_settings::LockKeeping;
 use namegate_sys::process::page_size;
 
-use crate::settings::LockKeeping;
 use crate::state::SurvivalState;
 use crate::wire::abi::init;
 use crate::wire::{Device, InitRequest};

@@ -15,6 +15,7 @@ use namegate_sys::capability::{CapabilitySet, CapabilitySets};
 use namegate_sys::inherited::Inherited;
 use namegate_sys::open_files;
 use namegate_sys::tree::{clone_tree, keep_access_times};
+use namegate_telemetry::audit::{self, Audit};
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::sys::stat::{Mode, fstat, stat, umask};
@@ -32,7 +33,6 @@ use super::session::{MountSession, start_rings};
 use super::source::{SourceWatch, open_source};
 use crate::passthrough::{HandleKey, HandleSeal, Passthrough, PassthroughSettings};
 use crate::state::SurvivalState;
-use crate::telemetry::audit::{self, Audit};
 use crate::wire::Notifier;
 
 /// Mounts `source` on `mountpoint`, to be served by `config`.
@@ -227,9 +227,9 @@ fn may_mount() -> bool {
 #[cfg(test)]
 mod tests {
     use namegate_core::gate::Gate;
+    use namegate_settings::MountSettings;
 
     use super::*;
-    use crate::settings::MountSettings;
 
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {

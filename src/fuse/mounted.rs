@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use namegate_sys::process::replace_descriptors;
+use namegate_telemetry::metrics::Op;
 
 use super::attach::Attachment;
 use super::dispatch::RequestCore;
@@ -20,7 +21,6 @@ use super::reroot::numbers;
 use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::MountSession;
-use crate::telemetry::metrics::Op;
 use crate::wire::StopReading;
 use crate::workers::RequestInProgress;
 

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use namegate_sys::stat::Time;
+use namegate_telemetry::audit::WHY_ATTRIBUTE;
+use namegate_telemetry::metrics::Op;
 use nix::sys::statvfs::Statvfs;
 
 use super::RequestFailure;
@@ -19,8 +21,6 @@ use super::replies::{
 use super::request_context::RequestContext;
 use crate::passthrough::{Caller, Changes, CopyRange, ELSEWHERE, Fh, NodeId, OpenNode, SetId};
 use crate::state::journal;
-use crate::telemetry::audit::WHY_ATTRIBUTE;
-use crate::telemetry::metrics::Op;
 use crate::workers::{Domain, Load};
 
 /// The arguments of a WRITE request, without its data.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use namegate_settings::{LockKeeping, Transport};
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
 use super::source::SourceRequirements;
-use crate::settings::{LockKeeping, Transport};
 use crate::state::SurvivalState;
 
 /// Options of a mount. Only mount(8) can change the flags of a live mount, by `-o remount`.

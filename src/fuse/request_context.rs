@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use namegate_telemetry::metrics::Timing;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
@@ -14,7 +15,6 @@ use super::replies::{AttributeSize, FoundEntry, NodeAttributes, Responds, Respon
 use super::reroot::numbers;
 use super::server::{ConfiguredServer, Result};
 use crate::passthrough::{LookupEntry, NodeId, Reach};
-use crate::telemetry::metrics::Timing;
 use crate::workers::{Domain, Lane, Load};
 
 /// A request that is being served.

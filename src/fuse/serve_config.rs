@@ -8,10 +8,10 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use namegate_core::gate::{Gate, Intent, Mode};
+use namegate_settings::MountSettings;
 
 use super::timeouts::Timeouts;
 use crate::passthrough::NameEquivalence;
-use crate::settings::MountSettings;
 
 /// How requests are served.
 #[derive(Clone, Debug)]

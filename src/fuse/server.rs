@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use namegate_core::gate::{Admitted, Existing, Gate, Intent, Mode};
+use namegate_telemetry::audit::Audit;
+use namegate_telemetry::metrics::{Metrics, Op};
 use nix::errno::Errno;
 
 use super::RequestFailure;
@@ -20,8 +22,6 @@ use super::spelling::PendingRenames;
 use super::timeouts::Timeouts;
 use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
 use crate::state::SurvivalState;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::metrics::{Metrics, Op};
 use crate::wire::Notifier;
 
 /// The result of an operation, or the reason why it failed.
@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// Why names of the user `uid` were refused, for attributes that begin with
-    /// [`WHY_ATTRIBUTE`](crate::telemetry::audit::WHY_ATTRIBUTE): written to `value`, which may be empty to get the length.
+    /// [`WHY_ATTRIBUTE`](namegate_telemetry::audit::WHY_ATTRIBUTE): written to `value`, which may be empty to get the length.
     pub(super) fn why(&self, name: &OsStr, uid: u32, value: &mut [u8]) -> nix::Result<usize> {
         let audit = self.audit.as_ref().ok_or(Errno::ENODATA)?;
         let answer = audit.why(name, uid, self.active_config().serve.gate.policy()).ok_or(Errno::ENODATA)?;

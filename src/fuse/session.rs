@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use fuser::{Config, SessionACL};
+use namegate_settings::Transport;
 use namegate_sys::inherited::Inherited;
 
 use super::by_fuser::FuserService;
@@ -12,7 +13,6 @@ use super::by_wire::WireService;
 use super::dispatch::RequestCore;
 use super::options::Options;
 use super::{RING_TRANSFER, wanted};
-use crate::settings::Transport;
 use crate::state::SurvivalState;
 use crate::state::journal::InFlight;
 use crate::wire::abi::init;
@@ -144,6 +144,8 @@ mod tests {
 
     use namegate_core::gate::{Gate, Mode};
     use namegate_core::policy::{Policy, profile};
+    use namegate_settings::MountSettings;
+    use namegate_telemetry::audit::AuditSettings;
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use nix::unistd::{read, write};
     use zerocopy::{FromBytes, IntoBytes};
@@ -152,8 +154,6 @@ mod tests {
     use crate::fuse::ServeConfig;
     use crate::fuse::server::Server;
     use crate::passthrough::{Passthrough, PassthroughSettings};
-    use crate::settings::MountSettings;
-    use crate::telemetry::audit::AuditSettings;
     use crate::wire::abi::{
         self, AttrOut, CreateIn, EntryOut, InHeader, InitIn, InitOut, OpenIn, OpenOut, ReadIn, fopen, opcode,
     };

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use namegate_sys::mounts::{MountEntry, covering, mounts};
 use namegate_sys::stat::{at_hand, is_mount_root, mount_of};
+use namegate_telemetry::metrics::SourceProblems;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 
 use super::error::Error;
-use crate::telemetry::metrics::SourceProblems;
 
 /// What the source must be.
 #[derive(Clone, Debug, Default)]

@@ -14,6 +14,7 @@ use aya::maps::{Map, MapData, RingBuf};
 use namegate_core::name::Span;
 use namegate_core::policy::{Policy, Verdict, Violation};
 use namegate_sys::bpf::open_pinned;
+use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 use nix::fcntl::Flock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
@@ -21,7 +22,6 @@ use nix::time::{ClockId, clock_gettime};
 use super::guards::{GuardError, Guards, SlotGuard, inode_in_force};
 use super::note::{GuardNote, covered_policy};
 use super::program::SLOTS;
-use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 /// Maximum length of a name in an event, in bytes.
 const KEPT: usize = 256;

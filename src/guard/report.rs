@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use namegate_core::policy::Policy;
 use namegate_core::policy::automaton::Coverage;
 use namegate_files::json::JsonBytes;
+use namegate_telemetry::metrics::{GuardValues, HookValues};
 use serde::Serialize;
 
 use super::guards::{GuardCounts, GuardError, Guards, SlotGuard};
 use super::note::GuardNote;
 use super::target::GuardTarget;
-use crate::telemetry::metrics::{GuardValues, HookValues};
 
 /// All guards in force.
 #[derive(Debug, Serialize)]

@@ -81,7 +81,8 @@ impl Baseline {
     /// The first line that is not an object with a path and a known rule.
     ///
     /// ```
-    /// use namegate::{policy::rule::RuleId, report::baseline::Baseline, source::location::DirectoryPath};
+    /// use namegate::{report::baseline::Baseline, source::location::DirectoryPath};
+    /// use namegate_core::policy::rule::RuleId;
     /// let known = b"{\"path\":\"a/b?\",\"rule\":\"reserved-character\"}\n";
     /// let known = Baseline::parse(known, Default::default()).unwrap();
     /// let place = DirectoryPath { container: None, dir: b"a".to_vec(), inode: None };

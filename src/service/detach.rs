@@ -9,10 +9,9 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use namegate_sys::process::fork;
+use namegate_telemetry::log;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
-
-use crate::telemetry::log;
 
 /// The role of a process after the fork.
 #[derive(Debug)]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::shown;
+use namegate_telemetry::audit::Audit;
+use namegate_telemetry::metrics::GuardMetrics;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -17,8 +19,6 @@ use crate::guard::events::{EventReader, GuardEvent};
 use crate::guard::guards::{GuardError, Guards, SlotGuard};
 use crate::guard::report::metric_values;
 use crate::report::layout::counted;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::metrics::GuardMetrics;
 
 /// Where events of guards go.
 pub struct GuardEventSinks<'o> {

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use namegate_core::name::display::shown;
 use namegate_sys::inherited::{Inherited, fork_with_common_descriptors, keep_for_next_program, open_numbers};
+use namegate_telemetry::log as log_output;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -40,7 +41,6 @@ use super::signals::{LEAVE, UPGRADE};
 use crate::fuse::new_state;
 use crate::state::SurvivalState;
 use crate::state::journal::{CRASHED, KILLED};
-use crate::telemetry::log as log_output;
 
 /// The exit status of a Rust program that has panicked.
 const PANICKED: i32 = 101;

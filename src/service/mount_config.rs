@@ -8,14 +8,14 @@ use std::sync::Arc;
 use namegate_core::gate::Gate;
 use namegate_core::name::display::{display, shown};
 use namegate_core::policy::profile;
+use namegate_settings::{ConfigFile, LockKeeping, MountSettings, Transport};
+use namegate_telemetry::audit::{self, AuditLog};
+use namegate_telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
 use crate::fuse::{self, Options, ServeConfig, SourceRequirements};
-use crate::settings::{ConfigFile, LockKeeping, MountSettings, Transport};
 use crate::state::SurvivalState;
-use crate::telemetry::audit::{self, AuditLog};
-use crate::telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 
 #[derive(Debug)]
 pub struct MountConfig {

@@ -6,6 +6,10 @@ use std::time::{Instant, SystemTime};
 
 use namegate_core::gate::{Gate, Mode};
 use namegate_files::json::JsonBytes;
+use namegate_files::time::timestamp;
+use namegate_settings::{Choices, MountSettings, NamedValue, Transport};
+use namegate_telemetry::audit::RecentRefusals;
+use namegate_telemetry::metrics::{Metrics, MetricsSource};
 use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
@@ -16,11 +20,7 @@ use super::control::{
 use super::holder::HeldServer;
 use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
-use crate::settings::{Choices, MountSettings, NamedValue, Transport};
 use crate::state::{LAYOUT, SurvivalState};
-use crate::telemetry::audit::RecentRefusals;
-use crate::telemetry::metrics::{Metrics, MetricsSource};
-use crate::time::timestamp;
 
 #[derive(Debug)]
 pub(super) struct MountService {

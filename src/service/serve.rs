@@ -9,7 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
+use namegate_settings::MountSettings;
 use namegate_sys::mounts::{holding, mounts};
+use namegate_telemetry::audit::{self, RecentRefusals};
+use namegate_telemetry::log as log_output;
+use namegate_telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 use parking_lot::Mutex;
 
 use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
@@ -23,11 +27,7 @@ use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
 use crate::fuse::{self, EndOfService, ServeConfig};
 use crate::report::layout::counted;
-use crate::settings::MountSettings;
 use crate::state::SurvivalState;
-use crate::telemetry::audit::{self, RecentRefusals};
-use crate::telemetry::log as log_output;
-use crate::telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 
 /// The reason why a mount failed or has ended.
 #[derive(Debug)]

@@ -11,13 +11,13 @@ use namegate_core::name::display::display;
 use namegate_core::policy::{Verdict, Violation};
 use namegate_sys::directory;
 use namegate_sys::stat::{self, Stat, Time};
+use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 use nix::errno::Errno;
 
 use super::reported_cache::ReportedCache;
 use super::root::{DirectoryId, WatchRoot, id};
 use super::{Finding, WatchCounts, WatchSettings};
 use crate::source::Fault;
-use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 /// File systems store times with a coarser resolution than our clock; FAT's is two seconds.
 const SLACK: Duration = Duration::from_secs(3);

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use namegate_core::policy::Policy;
 use namegate_sys::mounts::{self, MountEntry};
+use namegate_telemetry::audit::AuditRecord;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -33,7 +34,6 @@ use self::filesystem_mark::FilesystemMark;
 use self::root::WatchRoot;
 use crate::source::Fault;
 use crate::source::scope::Exclude;
-use crate::telemetry::audit::AuditRecord;
 
 /// The kernel interface that watches a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -63,7 +63,7 @@ fn the_tables_of_the_settings_are_the_documented_ones() {
     let (before, rest) = document.split_once("<!-- settings").expect("a marker");
     let (remark, rest) = rest.split_once("-->\n").expect("the end of the marker");
     let (_, after) = rest.split_once("<!-- end of settings -->").expect("a marker");
-    let tables = namegate::settings::markdown();
+    let tables = namegate_settings::markdown();
     holds(&path, &format!("{before}<!-- settings{remark}-->\n\n{tables}\n<!-- end of settings -->{after}"));
 }
 
@@ -247,7 +247,7 @@ fn config_of(args: &[&str]) -> (i32, String) {
 
 #[test]
 fn settings_are_options_of_the_mount_where_the_table_says_so_and_a_flag_of_a_file_can_be_unset() {
-    use namegate::settings::{SettingKind, SettingPlace, TABLE};
+    use namegate_settings::{SettingKind, SettingPlace, TABLE};
     let help = run(["mount", "--help"]);
     for setting in TABLE {
         let is_shown = stdout(&help).contains(&format!("--{}", setting.name));

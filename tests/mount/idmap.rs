@@ -8,8 +8,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, lcho
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use namegate::telemetry::audit::WHY_ATTRIBUTE;
 use namegate_sys::tree::{attach_tree, clone_tree};
+use namegate_telemetry::audit::WHY_ATTRIBUTE;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::mount::{MntFlags, umount2};

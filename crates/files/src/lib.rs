@@ -4,3 +4,4 @@ pub mod json;
 pub mod output;
 pub mod signature;
 pub mod spreadsheet;
+pub mod time;

@@ -38,7 +38,7 @@ pub fn read(dir: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 /// its length.
 ///
 /// ```
-/// # use crate::directory;
+/// # use namegate_sys::directory;
 /// let root = std::fs::File::open("/")?;
 /// let mut buffer = [0; 4096];
 /// let filled = directory::read(&root, &mut buffer)?;

@@ -13,6 +13,7 @@ use namegate_core::name::display::shown;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::{Confidence, Policy};
 use namegate_files::json::Base64;
+use namegate_files::time::timestamp_of_now;
 use namegate_sys::trust::others_can_write;
 use nix::unistd::geteuid;
 
@@ -28,7 +29,6 @@ use crate::fix::status::JournalPhase;
 use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
 use crate::progress::NoProgress;
 use crate::report::layout::counted;
-use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -16,6 +16,7 @@ use namegate_core::policy::Policy;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_files::signature::{self, TextKind};
+use namegate_files::time::timestamp_of_now;
 use namegate_sys::process::processors;
 
 use super::{CliError, ExitStatus, ask, show};
@@ -32,7 +33,6 @@ use crate::fix::propose::conversion::NameConversion;
 use crate::fix::propose::map::CharMap;
 use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
 use crate::source::scope::Exclude;
-use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use namegate_core::name::display::{display, shown};
+use namegate_files::time::timestamp_of_now;
 
 use super::apply::{list_journals, write_index_changes};
 use crate::cli::progress::TerminalProgress;
@@ -17,7 +18,6 @@ use crate::fix::status::JournalPhase;
 use crate::fix::undo::undo;
 use crate::progress::Remaining;
 use crate::report::layout::counted;
-use crate::time::timestamp_of_now;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Command, FromArgMatches};
+use namegate_settings::{MountSettings, Setting};
+use namegate_telemetry::audit::{Audit, AuditLog, AuditSettings};
+use namegate_telemetry::metrics::{GuardMetrics, MetricsOutlets};
 
 use super::super::format::FormatArgs;
 use super::super::output::cannot_write;
@@ -16,9 +19,6 @@ use crate::service::guard_events::{self, GuardEventSinks, GuardEventsError};
 use crate::service::mount_config::outlets;
 use crate::service::signals::Signals;
 use crate::service::watch_service::FindingFormat;
-use crate::settings::{MountSettings, Setting};
-use crate::telemetry::audit::{Audit, AuditLog, AuditSettings};
-use crate::telemetry::metrics::{GuardMetrics, MetricsOutlets};
 
 const EXAMPLES: &str = "\
 Examples:

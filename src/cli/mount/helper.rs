@@ -8,6 +8,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use namegate_settings::{MountOptions, MountSettings, Strictness, asks_for_remount};
+use namegate_telemetry::log::LogFormat;
 use nix::sched::{CloneFlags, setns};
 
 use super::is_named;
@@ -17,8 +19,6 @@ use crate::fuse::is_mounted;
 use crate::service::mount_config::MountConfig;
 use crate::service::notify::ServiceManager;
 use crate::service::serve::serve_in_background;
-use crate::settings::{MountOptions, MountSettings, Strictness, asks_for_remount};
-use crate::telemetry::log::LogFormat;
 
 /// Mount a directory so that no name that breaks the policy can be created in it, for mount(8).
 ///

@@ -8,14 +8,13 @@ use std::path::Path;
 use std::slice;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use namegate_settings::{MountOptions, MountSettings, Strictness};
+use namegate_telemetry::log::LogFormat;
 
 use super::setting_args::SettingArgs;
 use super::{CliError, ExitStatus};
 use crate::service::notify::ServiceManager;
 use crate::service::serve::{ServeError, check, serve, serve_in_background};
-use crate::settings::{MountOptions, MountSettings, Strictness};
-use crate::telemetry::log::LogFormat;
-
 pub(super) use helper::{Helper, is_called as is_helper};
 
 const EXAMPLES: &str = "\

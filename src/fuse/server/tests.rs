@@ -4,10 +4,10 @@ use std::sync::Arc;
 use namegate_core::gate::{Gate, Mode, Refusal};
 use namegate_core::name::normalize::{Form, to_form};
 use namegate_core::policy::{Normalization, OnMismatch, Policy, profile};
+use namegate_settings::MountSettings;
 
 use super::*;
 use crate::passthrough::{PassthroughSettings, Reach};
-use crate::settings::MountSettings;
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
     behind(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), mode))

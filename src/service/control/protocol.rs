@@ -12,14 +12,14 @@ use namegate_core::name::escape::stable_hash;
 use namegate_core::policy::Policy;
 use namegate_core::policy::UnknownWord;
 use namegate_files::json::JsonBytes;
+use namegate_files::time::timestamp;
+use namegate_settings::Choices;
+use namegate_telemetry::audit::RecentRefusal;
+use namegate_telemetry::metrics::MetricsSnapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ANSWER_TIMEOUT;
-use crate::settings::Choices;
-use crate::telemetry::audit::RecentRefusal;
-use crate::telemetry::metrics::MetricsSnapshot;
-use crate::time::timestamp;
 
 /// The version of the protocol. It changes when a field is removed or changes its meaning, not when one is added.
 pub const VERSION: u32 = 1;

@@ -9,12 +9,12 @@ use std::{fs, io};
 
 use namegate_core::gate::Mode;
 use namegate_files::json::JsonBytes;
+use namegate_telemetry::metrics::MetricsSnapshot;
 
 use super::directory::{in_directory, of_users};
 use super::protocol::ControlReply;
 use super::server::ControlServer;
 use super::*;
-use crate::telemetry::metrics::MetricsSnapshot;
 
 /// Replies with the name of each request.
 struct Echo;

@@ -1,9 +1,9 @@
 use std::time::SystemTime;
 
 use namegate_core::name::Span;
+use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 use super::*;
-use crate::telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 
 fn finding(name: &[u8]) -> Finding {
     let name = OsStr::from_bytes(name).to_owned();

@@ -10,12 +10,12 @@ use std::time::SystemTime;
 use namegate_core::name::display::shown;
 use namegate_files::json;
 use namegate_files::output::append;
+use namegate_files::time::timestamp;
 use nix::unistd::Gid;
 use serde::Serialize;
 
 use super::bounded::BoundedRecord;
 use super::record::AuditRecord;
-use crate::time::timestamp;
 
 /// A line for records that were not written.
 #[derive(Serialize)]

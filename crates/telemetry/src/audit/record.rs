@@ -13,11 +13,11 @@ use namegate_core::name::Span;
 use namegate_core::name::escape::stable_hash;
 use namegate_core::policy::rule::RuleId;
 use namegate_files::json::{self, Base64, Hex};
+use namegate_files::time::timestamp;
 use serde::Serialize;
 
 use super::bounded::shortened;
 use super::cgroup::{self, Units};
-use crate::time::timestamp;
 
 /// The outcome for a name that breaks the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]

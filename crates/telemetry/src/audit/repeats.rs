@@ -71,7 +71,7 @@ mod tests {
     use namegate_core::name::Span;
 
     use super::*;
-    use crate::telemetry::audit::{AuditOutcome, Requester};
+    use crate::audit::{AuditOutcome, Requester};
 
     fn record(name: &str) -> AuditRecord {
         AuditRecord {

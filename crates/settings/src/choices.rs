@@ -4,9 +4,8 @@ use namegate_core::gate::{Existing, Mode};
 use namegate_core::name::normalize::Form;
 use namegate_core::name::substitutes::KnownMap;
 use namegate_core::policy::OnMismatch;
+use namegate_telemetry::log::LogFormat;
 use nix::errno::Errno;
-
-use crate::telemetry::log::LogFormat;
 
 #[derive(Clone, Copy, Debug)]
 pub struct NamedValue<T> {

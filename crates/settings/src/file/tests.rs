@@ -6,7 +6,7 @@ use namegate_core::name::substitutes::KnownMap;
 use nix::errno::Errno;
 
 use super::*;
-use crate::settings::{LockKeeping, Transport, schema};
+use crate::{LockKeeping, Transport, schema};
 
 const WHOLE: &str = r##"
 source = "/srv/share"

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 use namegate_core::name::Span;
 
 use super::*;
-use crate::telemetry::audit::{AuditOutcome, Requester};
+use crate::audit::{AuditOutcome, Requester};
 
 fn record() -> AuditRecord {
     AuditRecord {

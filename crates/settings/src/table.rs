@@ -11,6 +11,9 @@ use namegate_core::name::normalize::Form;
 use namegate_core::name::substitutes::KnownMap;
 use namegate_core::policy::OnMismatch;
 use namegate_core::policy::profile::Profile;
+use namegate_telemetry::audit::{BYTES_PER_SECOND, MIN_BYTES_PER_SECOND, RECORDS_PER_SECOND};
+use namegate_telemetry::log::LogFormat;
+use namegate_telemetry::metrics::WRITE_INTERVAL;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 
@@ -18,9 +21,6 @@ use super::SettingPlace::{Argument, CommandLine, File, MountOption, ProgramOptio
 use super::choices::{LockKeeping, Transport};
 use super::value::SettingValue;
 use super::{Setting, SettingPlace};
-use crate::telemetry::audit::{BYTES_PER_SECOND, MIN_BYTES_PER_SECOND, RECORDS_PER_SECOND};
-use crate::telemetry::log::LogFormat;
-use crate::telemetry::metrics::WRITE_INTERVAL;
 
 /// Where most settings can stand.
 const ALL: &[SettingPlace] = &[CommandLine, MountOption, File];

@@ -4,21 +4,23 @@ use namegate_core::gate::{Existing, Mode};
 use nix::mount::MsFlags;
 
 use super::*;
-use crate::fuse::Options;
+
+/// Those of a mount without options.
+const DEFAULT_FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
 fn read(list: &str) -> Result<MountOptions, String> {
     MountOptions::parse(&[list.into()], Strictness::Strict)
 }
 
 fn flags(options: &MountOptions) -> MsFlags {
-    options.settings.kernel_flags(Options::DEFAULT_FLAGS)
+    options.settings.kernel_flags(DEFAULT_FLAGS)
 }
 
 #[test]
 fn the_later_word_holds_and_profiles_add_up() {
     let words =
         read("ro,suid,mode=permissive,profile=strict,rw,nosuid,mode=enforcing,profile=windows").unwrap();
-    assert_eq!(flags(&words), Options::DEFAULT_FLAGS);
+    assert_eq!(flags(&words), DEFAULT_FLAGS);
     assert_eq!(words.settings.mode, Some(Mode::Enforcing));
     let both = read("profile=strict:windows").unwrap();
     assert_eq!(words.settings.profile.unwrap().len(), 2);

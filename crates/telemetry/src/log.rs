@@ -19,13 +19,13 @@ use std::time::SystemTime;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Log, Metadata, Record};
 use namegate_files::json;
+use namegate_files::time::timestamp;
 use nix::sys::stat::fstat;
 use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use self::journal::{JournalSocket, SendResult};
-use crate::time::timestamp;
 
 /// How log messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::exposition::ExpositionPage;
 use super::{Metrics, MetricsSource, RuleCount};
-use crate::telemetry::audit::{AuditOutcome, AuditRecord};
+use crate::audit::{AuditOutcome, AuditRecord};
 
 /// What a guard has counted in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]

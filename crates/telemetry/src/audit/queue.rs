@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::record::AuditRecord;
-use crate::telemetry::metrics::{DropReason, Metrics};
+use crate::metrics::{DropReason, Metrics};
 
 /// Enough to bridge a slow disk, and at most a few MiB.
 const QUEUED: usize = 1024;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
-/// assert_eq!(namegate::time::timestamp(UNIX_EPOCH + Duration::from_millis(1500)), "1970-01-01T00:00:01.5Z");
+/// assert_eq!(namegate_files::time::timestamp(UNIX_EPOCH + Duration::from_millis(1500)), "1970-01-01T00:00:01.5Z");
 /// ```
 pub fn timestamp(time: SystemTime) -> String {
     // No clock of a running system is outside of the years -9999 to 9999.

@@ -7,8 +7,8 @@ use super::bounded::BoundedRecord;
 use super::queue::{AuditQueue, DropCounts, QueueItem, QuotaKey};
 use super::repeats::{RepeatCounter, Repeats};
 use super::{AuditLog, AuditOutcome, AuditRecord, AuditSettings, is_heard, log_with_fields};
-use crate::telemetry::log;
-use crate::telemetry::metrics::DropReason;
+use crate::log;
+use crate::metrics::DropReason;
 
 pub(super) struct AuditWriter<'q> {
     tasks: &'q AuditQueue,

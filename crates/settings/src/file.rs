@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use namegate_core::gate::Mode;
-//! use namegate::settings::MountFile;
+//! use namegate_settings::MountFile;
 //! let text = "source = \"/srv/share\"\nmountpoint = \"/mnt/share\"\n\
 //!             policy.profiles = [\"windows\"]\nmount.mode = \"permissive\"\n";
 //! let file = MountFile::parse(text)?;
@@ -44,7 +44,7 @@ pub(super) const TABLES: [&str; 3] = ["mount", "audit", "metrics"];
 /// Whether `text` describes a mount, and not a policy alone.
 ///
 /// ```
-/// use namegate::settings::is_mount_file;
+/// use namegate_settings::is_mount_file;
 /// assert!(is_mount_file("mount = { mode = \"permissive\" }\nprofiles = []"));
 /// assert!(!is_mount_file("profiles = [\"strict\"]") && !is_mount_file("]"));
 /// ```
@@ -99,7 +99,7 @@ impl MountFile {
     /// escaped.
     ///
     /// ```
-    /// use namegate::settings::MountFile;
+    /// use namegate_settings::MountFile;
     /// let file = MountFile::parse("audit.rate = 5\nsource = '/srv'\npolicy.profiles = []\n")?;
     /// let text = "source = \"/srv\"\n\n[policy]\nprofiles = []\n\n[audit]\nrate = 5\n";
     /// assert_eq!(file.to_toml(), text);

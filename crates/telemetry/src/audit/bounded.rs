@@ -121,7 +121,7 @@ mod tests {
     use namegate_core::policy::rule::RULES;
 
     use super::*;
-    use crate::telemetry::audit::{AuditOutcome, Requester};
+    use crate::audit::{AuditOutcome, Requester};
 
     fn record(unit: &[u8]) -> AuditRecord {
         let long = |len: usize| unit.iter().copied().cycle().take(len).collect::<Vec<u8>>();
