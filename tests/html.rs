@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use namegate::explain::{Explanation, Role};
-use namegate::report::html::{Html, ReportMetadata};
-use namegate::report::{Report, ReportedName, Summary};
-use namegate::source::location::DirectoryPath;
 use namegate_core::name::display::display;
 use namegate_core::policy::rule::Severity;
 use namegate_core::policy::{Policy, profile};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_scan::report::html::{Html, ReportMetadata};
+use namegate_scan::report::{Report, ReportedName, Summary};
+use namegate_scan::source::location::DirectoryPath;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -521,7 +521,7 @@ fn names_are_sorted_by_their_bytes_guesses_are_marked_and_numbers_are_those_of_j
 /// With `NAMEGATE_UPDATE=1` the test writes the hashes instead of checking them.
 #[test]
 fn the_page_allows_only_its_own_style_and_script() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report/html");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/scan/src/report/html");
     let hash = |file: &str| data_encoding::BASE64.encode(&Sha256::digest(fs::read(dir.join(file)).unwrap()));
     let expected = format!("{}\n{}\n", hash("page.css"), hash("page.js"));
     if std::env::var_os("NAMEGATE_UPDATE").is_some() {

@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use namegate::fix::plan::order::order_names;
-use namegate::fix::plan::{name_objection, path_objection};
-use namegate::fix::stored_plan::StoredPlanError;
+use namegate_fix::plan::order::order_names;
+use namegate_fix::plan::{name_objection, path_objection};
+use namegate_fix::stored_plan::StoredPlanError;
 use namegate_core::name::display::acts_or_hides;
 
 #[path = "../../tests/fix/whole_plan.rs"]

@@ -10,16 +10,16 @@ use namegate_core::policy::{CheckOutcome, EncodingHint, Policy, profile};
 use namegate_files::signature::{self, TextKind, Unsigned};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::split::MAX_NAME;
+use namegate_scan::ScanSettings;
+use namegate_scan::progress::NoProgress;
+use namegate_scan::report::fan::FaultReport;
+use namegate_scan::report::text::{GroupBy, Layout};
+use namegate_scan::report::{Report, ReportedName, Summary};
+use namegate_scan::source::list::{ListItem, NameReader, PathList};
 
 use super::format::{ReportArgs, ReportFormat, SuggestionArgs};
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::progress::NoProgress;
-use crate::report::fan::FaultReport;
-use crate::report::text::{GroupBy, Layout};
-use crate::report::{Report, ReportedName, Summary};
-use crate::scan::{self, ScanSettings};
-use crate::source::list::{ListItem, NameReader, PathList};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -146,7 +146,7 @@ fn check_paths(
     };
     let settings = ScanSettings { encoding: args.suggestions.encoding, ..ScanSettings::default() };
     let source = PathList(paths);
-    let summary = scan::scan(&source, policy, &settings, &mut *report, &NoProgress, None, None)?;
+    let summary = namegate_scan::scan(&source, policy, &settings, &mut *report, &NoProgress, None, None)?;
     Ok(ExitStatus::from_summary(&summary, args.report.fail_on))
 }
 

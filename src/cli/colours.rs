@@ -78,8 +78,9 @@ impl<W: Write> Write for UncolouredOutput<W> {
 
 #[cfg(test)]
 mod tests {
+    use namegate_scan::report::layout::{BOLD, ERROR, styled};
+
     use super::*;
-    use crate::report::layout::{BOLD, ERROR, styled};
 
     #[test]
     fn what_is_left_is_what_anstream_leaves_wherever_the_pieces_end() {

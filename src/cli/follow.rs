@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::{display, shown};
+use namegate_scan::report::layout::counted;
 use namegate_sys::process;
 use namegate_telemetry::audit::RecentRefusal;
 
 use super::why::{ask_mount, describe, reason};
 use super::{CliError, ExitStatus};
-use crate::report::layout::counted;
 
 /// So many refusals are told at once; the others are counted.
 const MAX_TOLD: usize = 5;

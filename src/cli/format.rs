@@ -11,21 +11,21 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueEnum};
 use namegate_core::name::display::display;
 use namegate_core::name::reading::Encoding;
 use namegate_files::time::timestamp_of_now;
+use namegate_scan::report::counts::{CountBy, CountFormat, CountReport};
+use namegate_scan::report::csv::Csv;
+use namegate_scan::report::fan::{FaultReport, MultiReport};
+use namegate_scan::report::github::Github;
+use namegate_scan::report::html::{Glyph, Html, ReportMetadata};
+use namegate_scan::report::json::Json;
+use namegate_scan::report::junit::Junit;
+#[cfg(feature = "parquet")]
+use namegate_scan::report::parquet::Parquet;
+use namegate_scan::report::sarif::Sarif;
+use namegate_scan::report::text::{Layout, Text};
+use namegate_scan::report::{FailOn, Report};
 
 use super::CliError;
 use crate::explain::CodePoint;
-use crate::report::counts::{CountBy, CountFormat, CountReport};
-use crate::report::csv::Csv;
-use crate::report::fan::{FaultReport, MultiReport};
-use crate::report::github::Github;
-use crate::report::html::{Glyph, Html, ReportMetadata};
-use crate::report::json::Json;
-use crate::report::junit::Junit;
-#[cfg(feature = "parquet")]
-use crate::report::parquet::Parquet;
-use crate::report::sarif::Sarif;
-use crate::report::text::{Layout, Text};
-use crate::report::{FailOn, Report};
 
 /// The output format of a command: `--format`, and `--json`, which means `--format json` wherever there is a format.
 ///
@@ -89,12 +89,6 @@ macro_rules! words {
     };
 }
 pub(super) use words;
-
-words!(FailOn {
-    Warn = "warn": "Warnings and errors",
-    Error = "error": "Errors only",
-    Never = "never": "None: findings do not change the exit status",
-});
 
 /// A format of a command that writes text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

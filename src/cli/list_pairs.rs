@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use namegate_core::name::display::shown;
+use namegate_scan::report::layout::counted;
+use namegate_scan::source::list::route::{PairFiles, RoutedCounts};
 use namegate_sys::{allocation, open_files};
 
 use super::list_reading_args::ListReadingArgs;
 use super::{CliError, ExitStatus};
-use crate::report::layout::counted;
-use crate::source::list::route::{PairFiles, RoutedCounts};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use namegate_findings::split::Shape;
-
-use crate::source::list::fields::ListFormat;
-use crate::source::list::{Decoding, List, ListItems};
+use namegate_scan::source::list::fields::ListFormat;
+use namegate_scan::source::list::{Decoding, List, ListItems};
 
 /// How the lists of the argument `lists` are read.
 #[derive(Clone, Debug, clap::Args)]

@@ -54,11 +54,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 use namegate_core::name::scalar::UNICODE_VERSION;
 use namegate_files::output::WaitingWriter;
+use namegate_scan::report::{FailOn, Summary, layout};
 use namegate_telemetry::log::{LogFormat, install};
 use terminal_size::{Width, terminal_size_of};
 
 use self::colours::UncolouredOutput;
-use crate::report::{FailOn, Summary, layout};
 use crate::service::fd_store;
 
 /// The exit status of a run.

@@ -11,16 +11,16 @@ use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 use namegate_core::name::display::shown;
 use namegate_files::output::Output;
+use namegate_scan::report::baseline::{BaselineWriter, RelativePaths};
+use namegate_scan::report::counts::CountBy;
+use namegate_scan::report::fan::{FaultReport, SummaryReport};
+use namegate_scan::report::html::ReportMetadata;
+use namegate_scan::report::text::{GroupBy, Layout};
+use namegate_scan::report::{FailOn, Report, Summary};
 
 use super::CliError;
 use super::colours::ColourFilter;
-use super::format::{ReportArgs, ReportFormat, words};
-use crate::report::baseline::{BaselineWriter, RelativePaths};
-use crate::report::counts::CountBy;
-use crate::report::fan::{FaultReport, SummaryReport};
-use crate::report::html::ReportMetadata;
-use crate::report::text::{GroupBy, Layout};
-use crate::report::{FailOn, Report, Summary};
+use super::format::{ReportArgs, ReportFormat};
 
 /// Where findings go, and in which order.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -47,11 +47,6 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
 }
-
-words!(GroupBy {
-    Directory = "dir": "By directory",
-    Rule = "rule": "By rule, security first",
-});
 
 /// An output and its format.
 #[derive(Clone, Debug)]

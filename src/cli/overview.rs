@@ -9,8 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 use namegate_core::name::display::shown;
 use namegate_core::policy::UnknownWord;
-
-use crate::report::layout::{BOLD, PLAIN, write_wrapped};
+use namegate_scan::report::layout::{BOLD, PLAIN, write_wrapped};
 
 /// What `namegate` alone prints.
 pub const FIRST_SCREEN: &str = "\

@@ -12,6 +12,7 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::{self, ProfileRule};
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_core::policy::{ActiveRule, OnMismatch, Policy};
+use namegate_scan::report::layout::{BOLD, counted, severity_style, write_wrapped};
 use namegate_settings::read;
 use serde_json::json;
 
@@ -19,7 +20,6 @@ use super::format::FormatArgs;
 use super::policy_args::{PolicyArgs, check_files};
 use super::profiles::{line_json, write_row};
 use super::{CliError, ExitStatus};
-use crate::report::layout::{BOLD, counted, severity_style, write_wrapped};
 
 const EXAMPLES: &str = "\
 Examples:

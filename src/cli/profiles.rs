@@ -7,13 +7,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use namegate_core::policy::Policy;
 use namegate_core::policy::profile::{ALL, Profile, ProfileRule, by_name};
 use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_scan::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 use serde_json::{Value, json};
 
 use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
 use super::rules::write_examples;
 use super::{CliError, ExitStatus};
-use crate::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 
 const EXAMPLES: &str = "\
 Examples:

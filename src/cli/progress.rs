@@ -15,14 +15,14 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use namegate_core::name::display::{display, shown};
 use namegate_files::output::{remove_unfinished, waiting, writing};
+use namegate_fix::plan::path_in;
+use namegate_scan::progress::{Observer, Remaining};
+use namegate_scan::report::layout::{counted, grouped};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 
 use super::ExitStatus;
-use crate::fix::plan::path_in;
-use crate::progress::{Observer, Remaining};
-use crate::report::layout::{counted, grouped};
 use crate::service::signals::Signals;
 
 /// Often enough to look alive and to handle a signal, rarely enough to cost nothing.

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use namegate_core::name::display::shown;
+use namegate_scan::collect::{FindingsCollection, findings_files};
+use namegate_scan::report::baseline::RelativePaths;
+use namegate_scan::report::fan::MultiReport;
+use namegate_scan::report::text::Layout;
 
 use super::format::{ReportArgs, ReportFormat};
 use super::output::OutputArgs;
 use super::{CliError, ExitStatus};
-use crate::collect::{FindingsCollection, findings_files};
-use crate::report::baseline::RelativePaths;
-use crate::report::fan::MultiReport;
-use crate::report::text::Layout;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,13 +9,13 @@ use namegate_core::name::reading::Encoding;
 use namegate_core::policy::profile::{ALL, Profile};
 use namegate_core::policy::rule::{RULES, Rule, RuleId, RuleKind};
 use namegate_core::policy::{EntryKind, NameCheck, Policy};
+use namegate_scan::report::layout::{BOLD, DIM, PLAIN, severity_style, styled, write_wrapped};
 use serde_json::json;
 
 use super::format::FormatArgs;
 use super::lists::{ListingFormat, markdown};
 use super::rule_examples::examples;
 use super::{CliError, ExitStatus};
-use crate::report::layout::{BOLD, DIM, PLAIN, severity_style, styled, write_wrapped};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,6 +8,7 @@ use anstyle::Style;
 use indicatif::HumanDuration;
 use namegate_core::name::display::harmless;
 use namegate_files::json;
+use namegate_scan::report::layout::{BOLD, write_wrapped};
 use namegate_telemetry::metrics::{MetricsSnapshot, RuleCount};
 use serde::Serialize;
 
@@ -15,7 +16,6 @@ use super::format::{FormatArgs, PlainFormat};
 use super::guards::{GuardSummary, known_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::report::layout::{BOLD, write_wrapped};
 use crate::service::control::{ControlRequest, InstanceStatus};
 
 const EXAMPLES: &str = "\

@@ -14,12 +14,12 @@ use namegate_core::policy::profile::{Profile, STRICT};
 use namegate_core::policy::rule::Severity;
 use namegate_core::policy::{Policy, RepairScope};
 use namegate_files::signature::{self, TextKind};
+use namegate_scan::ScanSettings;
+use namegate_scan::report::Summary;
+use namegate_scan::report::baseline::{Baseline, RelativePaths};
 
 use super::policy_args::PolicyArgs;
 use super::{CliError, profiles};
-use crate::report::Summary;
-use crate::report::baseline::{Baseline, RelativePaths};
-use crate::scan::ScanSettings;
 
 /// Targets and known findings.
 #[derive(Clone, Debug, Default, clap::Args)]

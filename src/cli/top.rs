@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use namegate_core::name::display::{display, harmless};
+use namegate_scan::report::layout::BOLD;
 use namegate_telemetry::audit::RecentRefusal;
 use namegate_telemetry::metrics::{MetricsSnapshot, OperationCounts, RuleCount};
 use nix::unistd::{Uid, User};
@@ -15,7 +16,6 @@ use unicode_width::UnicodeWidthChar;
 use super::guards::{GuardSummary, known_guards, read_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::report::layout::BOLD;
 use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters};
 
 const EXAMPLES: &str = "\

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use namegate_core::policy::{Policy, profile};
 use namegate_files::output::append;
+use namegate_scan::report::layout::counted;
+use namegate_scan::source::scope::Exclude;
 use namegate_telemetry::audit::AuditLog;
 
 use super::follow::check_program;
@@ -16,11 +18,9 @@ use super::guards::known_guards;
 use super::output::cannot_write;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::report::layout::counted;
 use crate::service::watch_service::{
     FindingFiles, FindingFormat, FindingSinks, WatchEnd, WatchError, WatchOutcome, WatchService,
 };
-use crate::source::scope::Exclude;
 use crate::watch::command::Commands;
 use crate::watch::{Watch, WatchEngine, WatchSettings};
 

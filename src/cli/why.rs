@@ -13,6 +13,7 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::STRICT;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{CheckOutcome, EncodingHint, NameCheck, Policy};
+use namegate_scan::report::layout::counted;
 use namegate_sys::xattr;
 use namegate_telemetry::audit::{
     LongPolicy, MAX_WHY, RecentRefusal, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
@@ -22,7 +23,6 @@ use nix::unistd::Uid;
 use super::follow::follow;
 use super::policy_args::PolicyArgs;
 use super::{CliError, ExitStatus};
-use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,12 +9,12 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 use namegate_core::name::display::display;
+use namegate_scan::report::layout::{BOLD, DIM, ERROR, GOOD, MARKER, PLAIN, WARN, width, write_wrapped};
 use unicode_width::UnicodeWidthStr;
 
 use super::{
     CodePoint, Difference, ExplainedViolation, Explanation, OctetRow, Properties, Role, SequenceRow,
 };
-use crate::report::layout::{BOLD, DIM, ERROR, GOOD, MARKER, PLAIN, WARN, width, write_wrapped};
 use table::Cell;
 
 mod table;

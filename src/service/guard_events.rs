@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::shown;
+use namegate_scan::report::layout::counted;
 use namegate_telemetry::audit::Audit;
 use namegate_telemetry::metrics::GuardMetrics;
 use nix::errno::Errno;
@@ -18,7 +19,6 @@ use super::watch_service::FindingFormat;
 use crate::guard::events::{EventReader, GuardEvent};
 use crate::guard::guards::{GuardError, Guards, SlotGuard};
 use crate::guard::report::metric_values;
-use crate::report::layout::counted;
 
 /// Where events of guards go.
 pub struct GuardEventSinks<'o> {

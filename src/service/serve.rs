@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
+use namegate_scan::report::layout::counted;
 use namegate_settings::MountSettings;
 use namegate_sys::mounts::{holding, mounts};
 use namegate_telemetry::audit::{self, RecentRefusals};
@@ -26,7 +27,6 @@ use super::predecessor::Predecessor;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
 use crate::fuse::{self, EndOfService, ServeConfig};
-use crate::report::layout::counted;
 use crate::state::SurvivalState;
 
 /// The reason why a mount failed or has ended.

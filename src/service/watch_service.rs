@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use namegate_core::name::display::shown;
 use namegate_core::policy::Policy;
 use namegate_files::json;
+use namegate_scan::report::layout::counted;
 use namegate_telemetry::audit::{AuditLog, UncoveredNote, log_record};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::notify::ServiceManager;
 use super::signals::{Signals, has_terminal};
-use crate::report::layout::counted;
 use crate::watch::command::{CommandResults, Commands};
 use crate::watch::{Finding, Watch, WatchCounts, WatchEngine, Watched};
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use namegate_core::name::display::display;
 use namegate_core::policy::{Verdict, Violation};
+use namegate_scan::source::Fault;
 use namegate_sys::directory;
 use namegate_sys::stat::{self, Stat, Time};
 use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
@@ -17,7 +18,6 @@ use nix::errno::Errno;
 use super::reported_cache::ReportedCache;
 use super::root::{DirectoryId, WatchRoot, id};
 use super::{Finding, WatchCounts, WatchSettings};
-use crate::source::Fault;
 
 /// File systems store times with a coarser resolution than our clock; FAT's is two seconds.
 const SLACK: Duration = Duration::from_secs(3);

@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use namegate_core::policy::Policy;
+use namegate_scan::source::Fault;
+use namegate_scan::source::scope::Exclude;
 use namegate_sys::mounts::{self, MountEntry};
 use namegate_telemetry::audit::AuditRecord;
 use nix::errno::Errno;
@@ -32,8 +34,6 @@ use self::core::{DrainTime, Origin, ReadTarget, ReportFn, RescanFilter, WatchCor
 use self::directory_marks::DirectoryMarks;
 use self::filesystem_mark::FilesystemMark;
 use self::root::WatchRoot;
-use crate::source::Fault;
-use crate::source::scope::Exclude;
 
 /// The kernel interface that watches a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

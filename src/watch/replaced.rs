@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::shown;
+use namegate_scan::source::Fault;
 use namegate_sys::mounts;
 use nix::sys::stat::stat;
 
 use super::core::{Origin, ReadTarget, RescanFilter};
 use super::root::WatchRoot;
 use super::{Watch, Watched};
-use crate::source::Fault;
 
 /// The time between two checks.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);

@@ -6,13 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use namegate_scan::source::Fault;
 use namegate_sys::handle::{self, MountId};
 use namegate_sys::mounts::{self, MountEntry};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, fstat};
-
-use crate::source::Fault;
 
 /// Device and inode number. They identify a directory as long as it is open or watched.
 pub(super) type DirectoryId = (u64, u64);

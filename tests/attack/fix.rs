@@ -15,7 +15,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use namegate::fix::apply::ApplyOptions;
+use namegate_fix::apply::ApplyOptions;
 use namegate_sys::open::beneath;
 use namegate_sys::xattr;
 use nix::fcntl::{OFlag, RenameFlags, renameat2};

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use namegate::fix::plan::{PlanHeader, Rename};
 use namegate_core::policy::Confidence;
+use namegate_fix::plan::{PlanHeader, Rename};
 
 use super::run::{run, status, stderr};
 use crate::whole_plan::Plan;

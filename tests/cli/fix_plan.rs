@@ -8,8 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namegate::fix::plan::order::order_names;
-use namegate::fix::plan::{Rename, path_in};
+use namegate_fix::plan::order::order_names;
+use namegate_fix::plan::{Rename, path_in};
 
 use super::run::{namegate, run, run_with, status, stderr, stdout};
 use super::trees;

@@ -8,7 +8,7 @@ use std::thread;
 
 use arrow_array::RecordBatch;
 use data_encoding::BASE64;
-use namegate::report::parquet::SUMMARY_KEY;
+use namegate_scan::report::parquet::SUMMARY_KEY;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};

@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
-use namegate::fix::stored_plan::StoredPlan;
+use namegate_fix::stored_plan::StoredPlan;
 
 use crate::program::{messages, namegate, status};
 use crate::tree::{OPTIONS, Recorder, apply_plan, make_tree, names, plan, snapshot, text, undo_journal};

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
-use namegate::fix::apply::ApplyOptions;
-use namegate::progress::{KillPoint, Observer, Remaining};
+use namegate_fix::apply::ApplyOptions;
+use namegate_scan::progress::{KillPoint, Observer, Remaining};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -464,10 +464,10 @@ fn a_batch_that_several_threads_execute_is_resumed_and_undone_after_a_kill() {
 fn two_runs_cannot_write_one_journal() {
     let case = Case::new();
     let journal = begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).unwrap();
-    let refused = namegate::fix::journal::Journal::resume(&case.journal()).unwrap_err();
+    let refused = namegate_fix::journal::Journal::resume(&case.journal()).unwrap_err();
     assert!(refused.to_string().contains("another process"), "{refused}");
     assert!(begin(&case.plan, &case.journal(), OPTIONS, &Recorder::default()).is_err(), "nor create it");
     drop(journal);
-    assert!(namegate::fix::journal::Journal::resume(&case.journal()).is_ok());
+    assert!(namegate_fix::journal::Journal::resume(&case.journal()).is_ok());
     make(&case.root, &[b"new"]);
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use namegate::fix::apply::ApplyOptions;
+use namegate_fix::apply::ApplyOptions;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namegate::fix::apply::ApplyOptions;
-use namegate::fix::original_name_xattr::ATTRIBUTE;
 use namegate_core::name::escape::escape;
+use namegate_fix::apply::ApplyOptions;
+use namegate_fix::original_name_xattr::ATTRIBUTE;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;

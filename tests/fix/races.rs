@@ -6,10 +6,9 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
 use std::time::Duration;
 
-use namegate::fix::apply::ApplyOptions;
+use namegate_fix::apply::ApplyOptions;
 use nix::fcntl::{RenameFlags, renameat2};
 
 use crate::random::Random;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use namegate::fix::journal::{Journal, JournalContents, JournalError};
+use namegate_fix::journal::{Journal, JournalContents, JournalError};
 
 use crate::tree::{OPTIONS, Recorder, apply_plan, make_tree, names, plan, snapshot, undo_journal};
 

@@ -9,19 +9,19 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use namegate::fix::apply::{ApplyOptions, ApplyTally, apply};
-use namegate::fix::entry::look_up;
-use namegate::fix::journal::{Journal, JournalHeader, VERSION};
-use namegate::fix::plan::{
+use namegate_core::policy::Confidence;
+use namegate_files::json::Base64;
+use namegate_fix::apply::{ApplyOptions, ApplyTally, apply};
+use namegate_fix::entry::look_up;
+use namegate_fix::journal::{Journal, JournalHeader, VERSION};
+use namegate_fix::plan::{
     FileKind, InodeTime, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
     TargetPart, components,
 };
-use namegate::fix::roots::PlanRoots;
-use namegate::fix::stored_plan::StoredPlan;
-use namegate::fix::undo::{UndoTally, undo};
-use namegate::progress::{Observer, Remaining};
-use namegate_core::policy::Confidence;
-use namegate_files::json::Base64;
+use namegate_fix::roots::PlanRoots;
+use namegate_fix::stored_plan::StoredPlan;
+use namegate_fix::undo::{UndoTally, undo};
+use namegate_scan::progress::{Observer, Remaining};
 
 use crate::whole_plan::Plan;
 

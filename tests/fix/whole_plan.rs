@@ -1,7 +1,7 @@
 //! A plan as a whole in memory, which the program never needs.
 
-use namegate::fix::plan::{PlanHeader, PlanLine, PlanParser, Rename, Retarget, Skipped};
-use namegate::fix::stored_plan::{StoredPlan, StoredPlanError};
+use namegate_fix::plan::{PlanHeader, PlanLine, PlanParser, Rename, Retarget, Skipped};
+use namegate_fix::stored_plan::{StoredPlan, StoredPlanError};
 
 /// The lines of a plan in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,21 +14,21 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::{Confidence, Policy};
 use namegate_files::json::Base64;
 use namegate_files::time::timestamp_of_now;
+use namegate_fix::apply::{ApplyOptions, ApplyTally, BATCH_SIZE, apply, rehearse};
+use namegate_fix::git_index::{self, WorkTree};
+use namegate_fix::group::Direction;
+use namegate_fix::journal::{Journal, JournalContents, JournalHeader, VERSION, journal_dir, read_header};
+use namegate_fix::plan::PlanHeader;
+use namegate_fix::roots::PlanRoots;
+use namegate_fix::status::JournalPhase;
+use namegate_fix::stored_plan::{StoredPlan, StoredPlanError};
+use namegate_scan::progress::NoProgress;
+use namegate_scan::report::layout::counted;
 use namegate_sys::trust::others_can_write;
 use nix::unistd::geteuid;
 
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::apply::{ApplyOptions, ApplyTally, BATCH_SIZE, apply, rehearse};
-use crate::fix::git_index::{self, WorkTree};
-use crate::fix::group::Direction;
-use crate::fix::journal::{Journal, JournalContents, JournalHeader, VERSION, journal_dir, read_header};
-use crate::fix::plan::PlanHeader;
-use crate::fix::roots::PlanRoots;
-use crate::fix::status::JournalPhase;
-use crate::fix::stored_plan::{StoredPlan, StoredPlanError};
-use crate::progress::NoProgress;
-use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use namegate_core::name::display::display;
 use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{Confidence, Policy};
+use namegate_fix::plan::Rename;
+use namegate_fix::plan::check::check_renames;
+use namegate_fix::propose::{DirectoryPlan, PlanDraft};
+use namegate_scan::report::layout::{BOLD, DIM};
 
 use super::CliError;
-use crate::fix::plan::Rename;
-use crate::fix::plan::check::check_renames;
-use crate::fix::propose::{DirectoryPlan, PlanDraft};
-use crate::report::layout::{BOLD, DIM};
 
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 1 << 16;

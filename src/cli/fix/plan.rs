@@ -17,6 +17,14 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_files::signature::{self, TextKind};
 use namegate_files::time::timestamp_of_now;
+use namegate_fix::plan::{PlanHeader, Retarget};
+use namegate_fix::plan_table::PlanTableWriter;
+use namegate_fix::propose::char_table::{self, CharTable};
+use namegate_fix::propose::conversion::NameConversion;
+use namegate_fix::propose::map::CharMap;
+use namegate_fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
+use namegate_scan::encoded_text::EncodedText;
+use namegate_scan::source::scope::Exclude;
 use namegate_sys::process::processors;
 
 use super::{CliError, ExitStatus, ask, show};
@@ -25,14 +33,6 @@ use crate::cli::output::{OutputFile, cannot_write, split_output, two_on_stdout};
 use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
 use crate::cli::targets::TargetSelection;
-use crate::encoded_text::EncodedText;
-use crate::fix::plan::{PlanHeader, Retarget};
-use crate::fix::plan_table::PlanTableWriter;
-use crate::fix::propose::char_table::{self, CharTable};
-use crate::fix::propose::conversion::NameConversion;
-use crate::fix::propose::map::CharMap;
-use crate::fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
-use crate::source::scope::Exclude;
 
 const EXAMPLES: &str = "\
 Examples:

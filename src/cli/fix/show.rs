@@ -6,11 +6,10 @@ use anstyle::Style;
 use namegate_core::name::display::display;
 use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{Confidence, Policy};
+use namegate_fix::plan::{Rename, Retarget, Skipped, path_in};
+use namegate_fix::propose::{DirectoryPlan, DraftCounts, PlanDraft};
+use namegate_scan::report::layout::{BOLD, DIM, DOUBT, GOOD, PLAIN, WARN, counted, grouped, styled};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-use crate::fix::plan::{Rename, Retarget, Skipped, path_in};
-use crate::fix::propose::{DirectoryPlan, DraftCounts, PlanDraft};
-use crate::report::layout::{BOLD, DIM, DOUBT, GOOD, PLAIN, WARN, counted, grouped, styled};
 
 /// The space between two columns.
 const GAP: usize = 2;

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use namegate_core::name::display::{display, shown};
 use namegate_files::json::{self, Base64};
+use namegate_fix::journal::{JournalContents, JournalError};
+use namegate_fix::plan::path_in;
+use namegate_fix::status::{JournalPhase, JournalSummary};
+use namegate_scan::progress::Remaining;
+use namegate_scan::report::layout::counted;
 use serde::Serialize;
 
 use super::apply::list_journals;
 use crate::cli::format::{FormatArgs, PlainFormat};
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::journal::{JournalContents, JournalError};
-use crate::fix::plan::path_in;
-use crate::fix::status::{JournalPhase, JournalSummary};
-use crate::progress::Remaining;
-use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
 Examples:

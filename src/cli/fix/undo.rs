@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use namegate_core::name::display::{display, shown};
 use namegate_files::time::timestamp_of_now;
+use namegate_fix::execute::describe_remaining;
+use namegate_fix::group::Direction;
+use namegate_fix::journal::{FailedEntry, Journal, JournalContents};
+use namegate_fix::plan::path_in;
+use namegate_fix::status::JournalPhase;
+use namegate_fix::undo::undo;
+use namegate_scan::progress::Remaining;
+use namegate_scan::report::layout::counted;
 
 use super::apply::{list_journals, write_index_changes};
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
-use crate::fix::execute::describe_remaining;
-use crate::fix::group::Direction;
-use crate::fix::journal::{FailedEntry, Journal, JournalContents};
-use crate::fix::plan::path_in;
-use crate::fix::status::JournalPhase;
-use crate::fix::undo::undo;
-use crate::progress::Remaining;
-use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
 Examples:

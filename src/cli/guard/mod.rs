@@ -9,10 +9,10 @@ mod status;
 use std::io::Write;
 
 use clap::Subcommand;
+use namegate_scan::report::layout::{counted, grouped};
 
 use super::{CliError, ExitStatus};
 use crate::guard::guards::{GuardCounts, Guards, SlotGuard};
-use crate::report::layout::{counted, grouped};
 
 const EXAMPLES: &str = "\
 Examples:

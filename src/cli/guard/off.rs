@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use namegate_core::name::display::shown;
+use namegate_scan::report::layout::counted;
 
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, list, open};
 use crate::guard::claim::of_path;
 use crate::guard::events::EventReader;
 use crate::guard::guards::SlotGuard;
-use crate::report::layout::counted;
 
 const EXAMPLES: &str = "\
 Examples:

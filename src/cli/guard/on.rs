@@ -10,6 +10,7 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp_of_now;
+use namegate_scan::report::layout::{counted, grouped};
 use nix::errno::Errno;
 
 use super::super::policy_args::PolicyArgs;
@@ -23,7 +24,6 @@ use crate::guard::note::GuardNote;
 use crate::guard::program::LoadError;
 use crate::guard::table::{GuardScope, table};
 use crate::guard::target::GuardTarget;
-use crate::report::layout::{counted, grouped};
 
 const EXAMPLES: &str = "\
 Examples:

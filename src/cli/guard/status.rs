@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 use namegate_files::json;
+use namegate_scan::report::layout::{BOLD, write_wrapped};
 
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, require_root};
 use crate::guard::program::END_HOOK;
 use crate::guard::report::GuardsReport;
-use crate::report::layout::{BOLD, write_wrapped};
 
 const EXAMPLES: &str = "\
 Examples:

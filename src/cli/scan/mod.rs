@@ -13,6 +13,10 @@ use namegate_core::name::display::{display, shown};
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::Policy;
 use namegate_core::policy::rule::Severity;
+use namegate_scan::report::baseline::RelativePaths;
+use namegate_scan::report::fan::MultiReport;
+use namegate_scan::report::text::Layout;
+use namegate_scan::{CheckpointSink, ScanSettings};
 use namegate_sys::{allocation, open_files};
 use nix::sys::stat::{SFlag, fstat};
 
@@ -25,10 +29,6 @@ use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
 use super::targets::TargetArgs;
 use super::{CliError, ExitStatus};
-use crate::report::baseline::RelativePaths;
-use crate::report::fan::MultiReport;
-use crate::report::text::Layout;
-use crate::scan::{self, CheckpointSink, ScanSettings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -161,7 +161,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let mut report = MultiReport::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);
     let scanned =
-        || scan::scan(&source, &policy, &settings, &mut report, &progress, keeper, before.flatten());
+        || namegate_scan::scan(&source, &policy, &settings, &mut report, &progress, keeper, before.flatten());
     let summary = progress.run(scanned)?;
     drop(report);
     drop(above);

@@ -17,13 +17,13 @@ use namegate_core::name::display::{display, shown};
 use namegate_files::json::Base64;
 use namegate_files::output::{Destination, NamedEntry, Replacement};
 use namegate_files::signature::{self, TextKind};
+use namegate_scan::source::{Frontier, PendingDirectories};
+use namegate_scan::{Checkpoint, CheckpointCounts, CheckpointSink};
 use nix::fcntl::OFlag;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::CliError;
-use crate::scan::{Checkpoint, CheckpointCounts, CheckpointSink};
-use crate::source::{Frontier, PendingDirectories};
 
 /// The files of a state.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::thread::available_parallelism;
 #[cfg(feature = "git")]
 use namegate_core::name::display::display;
 use namegate_core::name::display::shown;
+use namegate_scan::source::Source;
+#[cfg(feature = "archive")]
+use namegate_scan::source::archive::{Archive, MemberEncoding};
+#[cfg(feature = "git")]
+use namegate_scan::source::git::{Git, GitSelection};
 
 use crate::cli::list_reading_args::ListReadingArgs;
-use crate::source::Source;
-#[cfg(feature = "archive")]
-use crate::source::archive::{Archive, MemberEncoding};
-#[cfg(feature = "git")]
-use crate::source::git::{Git, GitSelection};
 
 /// The options.
 #[derive(Clone, Debug, clap::Args)]

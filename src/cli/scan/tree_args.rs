@@ -10,6 +10,13 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 use namegate_core::name::display::shown;
+use namegate_scan::OwnerOf;
+use namegate_scan::source::location::DirectoryPath;
+use namegate_scan::source::mounts::habit;
+use namegate_scan::source::scope::{Exclude, Scope};
+use namegate_scan::source::tree::Tree;
+use namegate_scan::source::walk::{self, Walk};
+use namegate_scan::source::{Frontier, Source};
 use namegate_sys::flags::is_casefolded;
 use namegate_sys::mounts::{self, MountEntry};
 use namegate_sys::process::processors;
@@ -21,13 +28,6 @@ use parking_lot::Mutex;
 use super::resume::ScanScope;
 use crate::cli::CliError;
 use crate::cli::instances::user;
-use crate::scan::OwnerOf;
-use crate::source::location::DirectoryPath;
-use crate::source::mounts::habit;
-use crate::source::scope::{Exclude, Scope};
-use crate::source::tree::Tree;
-use crate::source::walk::{self, Walk};
-use crate::source::{Frontier, Source};
 
 /// Threads that wait for a disk cost nothing, and with a warm cache four for each processor take 5 % more of its time than
 /// one does: docs/PERFORMANCE.md.

@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
+use namegate_scan::report::layout::DIM;
 use unicode_width::UnicodeWidthStr;
-
-use crate::report::layout::DIM;
 
 /// One cell: pieces of text, each in its own style.
 pub(super) struct Cell {

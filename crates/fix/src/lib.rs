@@ -1,0 +1,29 @@
+//! Repairs names on disk, through a plan that people can read and edit before anything changes.
+//!
+//! [`propose`] makes a plan, [`plan`] is its format. [`apply`](mod@apply) executes it and writes each intention into a
+//! [`journal`] first; [`undo`](mod@undo) reverts what the journal says, and [`status`] summarizes it.
+
+pub mod apply;
+pub mod entry;
+pub mod execute;
+pub mod git_index;
+pub mod group;
+pub mod history;
+mod in_order;
+pub mod journal;
+pub mod listing;
+pub mod moving;
+pub mod new_names;
+pub mod original_name_xattr;
+pub mod plan;
+pub mod plan_table;
+pub mod private;
+pub mod propose;
+pub mod relink;
+pub mod roots;
+mod state_home;
+pub mod status;
+pub mod stored_plan;
+pub mod undo;
+
+pub use namegate_findings::records;

@@ -1,0 +1,451 @@
+//! Suggests names for the entries of one directory. Pure: the entries are looked up later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use namegate_core::check::DirectoryCheck;
+use namegate_core::name::display::display;
+use namegate_core::name::misread;
+use namegate_core::name::reading::EncodingCounts;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, SuggestedName, Violation};
+use namegate_scan::source::DirectoryBatch;
+use namegate_scan::source::encodings::EarlierNames;
+
+use super::PlanSettings;
+use super::meanings::{DecodedNames, EncodingEvidence, NameMeanings};
+use super::parts::Distinct;
+use super::separators::{SeparatedPath, separate};
+use crate::plan::Alternative;
+
+/// The suggestions for one directory. They are made one after another, so that only one at a time is in memory with all that
+/// stands in its line.
+#[derive(Default)]
+pub(super) struct DirectoryProposals<'d> {
+    suggestions: Option<Suggestions<'d>>,
+    /// Whether more evidence could make a guessed encoding likely, or change it.
+    pub(super) is_uncertain: bool,
+    /// The number of names that get no new name because the targets only advise against them.
+    pub(super) left_out: u64,
+}
+
+struct Suggestions<'d> {
+    policy: &'d Policy,
+    check: DirectoryCheck<'d>,
+    meanings: NameMeanings<'d>,
+    repairs: BTreeMap<usize, SuggestedName>,
+    /// The paths that names stand for, or why they stand for none.
+    paths: BTreeMap<usize, Result<SeparatedPath, String>>,
+    broken: RulesByName,
+    /// Names that the target would still merge with another name, each with one of these.
+    merging: BTreeMap<usize, Vec<u8>>,
+    in_repository: bool,
+}
+
+/// What a plan says of one name.
+#[derive(Debug)]
+pub(super) enum NameProposal {
+    /// It gets a new name.
+    Rename(Proposal),
+    /// It breaks a rule and gets no new name.
+    Skip(Unplanned),
+}
+
+/// A new name for a name.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub(super) old: Vec<u8>,
+    pub(super) new: String,
+    pub(super) reasons: Vec<RuleId>,
+    pub(super) confidence: Confidence,
+    pub(super) reading: String,
+    pub(super) evidence: Option<String>,
+    pub(super) alternatives: Vec<Alternative>,
+}
+
+/// A name that breaks a rule, and why it gets no new name.
+#[derive(Debug)]
+pub(super) struct Unplanned {
+    pub(super) name: Vec<u8>,
+    pub(super) reasons: Vec<RuleId>,
+    pub(super) why: String,
+}
+
+/// The rules that a name breaks.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct BrokenRules {
+    rules: Vec<RuleId>,
+    has_error: bool,
+}
+
+/// The rules that the names of a directory break. Many names break the same rules, so each list of rules is stored once.
+#[derive(Debug, Default)]
+struct RulesByName {
+    lists: Vec<BrokenRules>,
+    /// The index of its list for each name that breaks rules, by the index of the name.
+    of: BTreeMap<usize, u32>,
+}
+
+impl RulesByName {
+    /// Takes the violations of most names out of `check`, which keeps the indexes of the names.
+    fn take(check: &mut DirectoryCheck<'_>) -> Self {
+        let mut merge_rules = BTreeMap::<usize, Vec<RuleId>>::new();
+        for collision in &check.collisions {
+            for (&at, violation) in collision.members.iter().zip(&collision.violations) {
+                if at < check.checked && is_merge_rule(violation.rule) {
+                    merge_rules.entry(at).or_default().push(violation.rule);
+                }
+            }
+        }
+        let (mut lists, mut of) = (Distinct::default(), BTreeMap::new());
+        let mut add = |at: usize, broken: BrokenRules| of.insert(at, lists.number(broken));
+        for (&at, violations) in &mut check.violations {
+            let merge_rules = merge_rules.remove(&at).unwrap_or_default();
+            add(at, BrokenRules::new(violations, &merge_rules));
+            // A name alone does not say what its kind and its place forbid. Everything else is found again.
+            if violations.iter().all(|violation| violation.rule != RuleId::ReservedName) {
+                drop(mem::take(violations));
+            }
+        }
+        for (&at, rules) in &merge_rules {
+            add(at, BrokenRules::new(&[], rules));
+        }
+        Self { lists: lists.into_sorted().collect(), of }
+    }
+
+    /// The rules that the name at index `at` breaks; `None` if it breaks none.
+    fn of(&self, at: usize) -> Option<&BrokenRules> {
+        self.of.get(&at).map(|&list| &self.lists[list as usize])
+    }
+}
+
+impl BrokenRules {
+    fn new(violations: &[Violation], merge_rules: &[RuleId]) -> Self {
+        let mut broken = Self::default();
+        violations.iter().for_each(|v| broken.add(v.rule, v.severity));
+        merge_rules.iter().for_each(|&rule| broken.add(rule, Severity::Warn));
+        broken
+    }
+
+    fn add(&mut self, rule: RuleId, severity: Severity) {
+        if !self.rules.contains(&rule) {
+            self.rules.push(rule);
+        }
+        self.has_error |= severity == Severity::Error;
+    }
+}
+
+/// Reports whether the rule is about names that the target merges, and not only about similar names.
+pub(super) fn is_merge_rule(rule: RuleId) -> bool {
+    matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
+}
+
+/// Suggests names for the names of directories.
+#[derive(Clone, Copy)]
+pub(super) struct NameProposer<'p> {
+    pub(super) policy: &'p Policy,
+    pub(super) settings: &'p PlanSettings,
+    /// The policy with suggested names for what the targets only advise against, if `policy` has none.
+    pub(super) advice: Option<&'p Policy>,
+    /// The number of threads for one directory.
+    pub(super) jobs: usize,
+}
+
+/// The other names of a directory, which no suggested name may equal.
+enum OtherNames<'u> {
+    /// The batch has them.
+    InBatch,
+    /// The batch has those that matter, and more are in use.
+    Given(&'u mut NamesInUse<'u>, FingerprintIndex<'u>),
+    Ignored,
+}
+
+impl<'p> NameProposer<'p> {
+    /// Suggests names for a directory. `earlier` are names that were read before.
+    pub(super) fn propose<'d>(
+        &self,
+        batch: &'d DirectoryBatch,
+        earlier: &EarlierNames,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        let directory = batch.directory(&self.settings.prefix);
+        let check = self.policy.check_directory(&directory);
+        let converted = || self.converts(batch).then(|| DirectoryCheck::without_violations(&directory));
+        let Some(check) = check.or_else(converted) else { return DirectoryProposals::default() };
+        let evidence = match check.is_listed() {
+            true => EncodingEvidence::of_directory(batch, self.settings, earlier),
+            false => EncodingEvidence::default(),
+        };
+        self.suggest(check, batch, &Arc::new(evidence), OtherNames::InBatch)
+    }
+
+    /// Suggests names for some names of a directory that was read, without regard to any other of its names.
+    pub(super) fn propose_alone<'d>(
+        &self,
+        batch: &'d DirectoryBatch,
+        evidence: &Arc<EncodingEvidence>,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        let mut check = self.check(batch);
+        check.collisions.clear();
+        self.suggest(check, batch, evidence, OtherNames::Ignored)
+    }
+
+    /// Suggests names for some names of a directory that was read: those that may collide with each other or with suggested names.
+    /// `in_use` gives all its names, and `used` is what is known of their fingerprints.
+    pub(super) fn propose_among<'d, 'u>(
+        &self,
+        batch: &'d DirectoryBatch,
+        evidence: &Arc<EncodingEvidence>,
+        in_use: &'u mut NamesInUse<'u>,
+        used: FingerprintIndex<'u>,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        self.suggest(self.check(batch), batch, evidence, OtherNames::Given(in_use, used))
+    }
+
+    /// Reports whether a name is converted.
+    pub(super) fn converts(&self, batch: &DirectoryBatch) -> bool {
+        let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
+        texts.any(|name| self.settings.conversion.converts(name))
+    }
+
+    fn check<'d>(&self, batch: &'d DirectoryBatch) -> DirectoryCheck<'d>
+    where
+        'p: 'd,
+    {
+        let directory = batch.directory(&self.settings.prefix);
+        let check = self.policy.check_directory(&directory);
+        check.unwrap_or_else(|| DirectoryCheck::without_violations(&directory))
+    }
+
+    fn suggest<'d>(
+        &self,
+        mut check: DirectoryCheck<'d>,
+        batch: &DirectoryBatch,
+        evidence: &Arc<EncodingEvidence>,
+        others: OtherNames<'_>,
+    ) -> DirectoryProposals<'d>
+    where
+        'p: 'd,
+    {
+        let &Self { policy, settings, jobs, .. } = self;
+        // Of names that come in parts, none is evidence for another.
+        let is_whole = matches!(others, OtherNames::InBatch);
+        let misreading = is_whole.then(|| check.shared_misreading()).flatten();
+        let broken = RulesByName::take(&mut check);
+        let mut meanings = NameMeanings::none(settings);
+        let (mut repairs, mut merging, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut is_uncertain = false;
+        if check.is_listed() {
+            let names = &check.names[..check.checked];
+            let undo = |at: usize, name: &str| {
+                broken.of(at).filter(|broken| broken.rules.contains(&RuleId::Mojibake))?;
+                let together = misreading.as_ref().and_then(|misreading| misreading.undo(name));
+                together.or_else(|| misread::undo(name))
+            };
+            let (read, texts) = NameMeanings::read(names, settings, evidence, &undo, jobs);
+            is_uncertain = !batch.in_repository && read.have_guesses(&texts);
+            meanings = read;
+            paths = self.separate(names, &texts);
+            let are_compared = !matches!(others, OtherNames::Ignored);
+            repairs = match others {
+                OtherNames::InBatch => check.suggested_names_for_meanings(policy, texts),
+                OtherNames::Given(in_use, used) => {
+                    check.suggested_names_for_meanings_among(policy, texts, in_use, used)
+                }
+                OtherNames::Ignored => check.suggested_names_for_meanings_alone(policy, texts),
+            };
+            repairs.retain(|at, _| !paths.contains_key(at));
+            if are_compared {
+                let mut after: Vec<&[u8]> = check.names.clone();
+                for (&at, repair) in &repairs {
+                    after[at] = repair.name.as_bytes();
+                }
+                merging = find_merging(policy, &after, check.checked);
+            }
+        }
+        let in_repository = batch.in_repository;
+        let suggestions =
+            Suggestions { policy, check, meanings, repairs, paths, broken, merging, in_repository };
+        let left_out = self.advice.map_or(0, |advice| suggestions.count_left_out(advice));
+        DirectoryProposals { suggestions: Some(suggestions), is_uncertain, left_out }
+    }
+}
+
+impl NameProposer<'_> {
+    /// The paths that names stand for, by the indexes of the names.
+    fn separate(
+        &self,
+        names: &[&[u8]],
+        texts: &DecodedNames,
+    ) -> BTreeMap<usize, Result<SeparatedPath, String>> {
+        let paths = names.iter().zip(texts).enumerate().filter_map(|(at, (name, text))| {
+            let (text, confidence) = match text {
+                Some((text, confidence)) => (&**text, *confidence),
+                None => (std::str::from_utf8(name).ok()?, Confidence::Certain),
+            };
+            let wanted = self.settings.conversion.separates(text).then(|| separate(self.policy, text))?;
+            Some((
+                at,
+                wanted.map(|path| SeparatedPath { confidence: path.confidence.max(confidence), ..path }),
+            ))
+        });
+        paths.collect()
+    }
+}
+
+impl DirectoryProposals<'_> {
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) fn encodings(&self) -> Option<&EncodingCounts> {
+        self.suggestions.as_ref().and_then(|suggestions| suggestions.meanings.encodings())
+    }
+
+    /// The names whose paths are too long without any rename.
+    pub(super) fn long(&self) -> impl Iterator<Item = &[u8]> {
+        let check = self.suggestions.as_ref().map(|suggestions| &suggestions.check);
+        check.into_iter().flat_map(|check| check.path_violations.keys().map(|&at| check.names[at]))
+    }
+
+    /// The number of names in [`DirectoryProposals::names`].
+    pub(super) fn count(&self) -> usize {
+        let Some(suggestions) = &self.suggestions else { return 0 };
+        suggestions.indexes().filter(|&at| suggestions.is_planned(at)).count()
+    }
+
+    /// The number of names that were checked.
+    pub(super) fn len(&self) -> usize {
+        self.suggestions.as_ref().map_or(0, |suggestions| suggestions.check.checked)
+    }
+
+    /// What the plan says of the names in `part` of those that were checked.
+    pub(super) fn names(&self, part: Range<usize>) -> impl Iterator<Item = NameProposal> {
+        self.all_names(part).filter_map(|(_, _, proposal)| proposal)
+    }
+
+    /// The names in `part` of those that were checked, each with the name that is suggested for it, and with what the plan says of it.
+    pub(super) fn all_names(
+        &self,
+        part: Range<usize>,
+    ) -> impl Iterator<Item = (&[u8], Option<&str>, Option<NameProposal>)> {
+        self.suggestions.iter().flat_map(move |suggestions| {
+            part.clone().map(|at| {
+                let new = suggestions.repairs.get(&at).map(|repair| &*repair.name);
+                (suggestions.check.names[at], new, suggestions.proposal(at))
+            })
+        })
+    }
+}
+
+impl Suggestions<'_> {
+    /// The indexes of names that may be planned, in order.
+    fn indexes(&self) -> impl Iterator<Item = usize> {
+        0..self.check.checked
+    }
+
+    /// The number of names that `advice` suggests another name for, and the policy none.
+    fn count_left_out(&self, advice: &Policy) -> u64 {
+        let Self { check, repairs, broken, .. } = self;
+        if self.in_repository || !check.is_listed() {
+            return 0;
+        }
+        let merged = check.collisions.iter().filter(|collision| {
+            let Violation { rule, severity, .. } = collision.violations[0];
+            is_merge_rule(rule) && severity < Severity::Error
+        });
+        // One of them keeps its name.
+        let merged: BTreeSet<usize> =
+            merged.flat_map(|collision| collision.members.iter().copied().skip(1)).collect();
+        let is_left_out = |&at: &usize| {
+            let is_advised = broken.of(at).is_some_and(|broken| !broken.has_error);
+            let is_renamed = || merged.contains(&at) || advice.advises_against(check.names[at]);
+            is_advised && !repairs.contains_key(&at) && is_renamed()
+        };
+        broken.of.keys().filter(|at| is_left_out(at)).count() as u64
+    }
+
+    fn is_planned(&self, at: usize) -> bool {
+        let broken = self.broken.of(at);
+        if !self.check.is_listed() {
+            return broken.is_some();
+        }
+        self.merging.contains_key(&at)
+            || self.repairs.contains_key(&at)
+            || self.paths.contains_key(&at)
+            || broken.is_some_and(|broken| broken.has_error)
+    }
+
+    fn proposal(&self, at: usize) -> Option<NameProposal> {
+        if !self.is_planned(at) {
+            return None;
+        }
+        let reasons = self.broken.of(at).map(|broken| broken.rules.clone()).unwrap_or_default();
+        let name = self.check.names[at];
+        let skip = |reasons, why| Some(NameProposal::Skip(Unplanned { name: name.to_vec(), reasons, why }));
+        if self.in_repository {
+            return skip(reasons, "it is inside a repository, which a new name would damage".to_owned());
+        }
+        if !self.check.is_listed() {
+            let why = "its directory cannot be listed, so any new name could be taken";
+            return skip(reasons, why.to_owned());
+        }
+        if let Some(other) = self.merging.get(&at) {
+            let why =
+                format!("the target cannot tell it and {} apart, and no free name was found", display(other));
+            return skip(reasons, why);
+        }
+        match self.paths.get(&at) {
+            Some(Ok(path)) => {
+                return Some(NameProposal::Rename(self.meanings.path_proposal(
+                    at,
+                    name,
+                    path.clone(),
+                    reasons,
+                )));
+            }
+            Some(Err(why)) => return skip(reasons, why.clone()),
+            None => {}
+        }
+        match self.repairs.get(&at) {
+            Some(repair) => {
+                let repair = repair.clone();
+                Some(NameProposal::Rename(self.meanings.proposal(self.policy, at, name, repair, reasons)))
+            }
+            None => {
+                let why = self.meanings.objection(self.policy, name);
+                skip(reasons, why.unwrap_or_else(|| "no valid name was found".to_owned()))
+            }
+        }
+    }
+}
+
+/// Those of the first `count` names that the target would merge with another name, each with one of these.
+fn find_merging(policy: &Policy, names: &[&[u8]], count: usize) -> BTreeMap<usize, Vec<u8>> {
+    let mut merging = BTreeMap::new();
+    let Some(mut fingerprints) = policy.fingerprints() else { return merging };
+    names.iter().for_each(|name| fingerprints.add(name));
+    let shared = fingerprints.shared();
+    if shared.is_empty() {
+        return merging;
+    }
+    for collision in shared.collisions(names) {
+        let violation = collision.violations[0];
+        if !is_merge_rule(violation.rule) || violation.severity != Severity::Error {
+            continue;
+        }
+        for &at in collision.members.iter().filter(|&&at| at < count) {
+            if let Some(&other) = collision.members.iter().find(|&&other| other != at) {
+                merging.insert(at, names[other].to_vec());
+            }
+        }
+    }
+    merging
+}

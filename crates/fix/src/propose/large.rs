@@ -1,0 +1,234 @@
+//! Directories with more names than should be held at a time.
+//!
+//! They are read part by part. The first pass finds whether names may need a line, and a sample of those whose encoding must be guessed.
+//! The second pass makes the lines without regard to other parts, writes them to a temporary file, and keeps the fingerprint of each suggested
+//! name. These show which names must be held and compared with others: they get their lines anew.
+
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use namegate_core::check::{HeldNames, RereadNames, SuspectNames};
+use namegate_core::name::reading::EncodingSample;
+use namegate_core::policy::Fingerprints;
+use namegate_scan::progress::Observer;
+use namegate_scan::source::encodings::EarlierNames;
+use namegate_scan::source::{DirectoryBatch, Parts, SiblingNames};
+
+use super::directory::NameProposer;
+use super::look_up::{LineBuffer, LineMaker, LineSink};
+use super::meanings::EncodingEvidence;
+use super::spill::{LineSpill, SpilledLine, SpilledLines, StoredLines};
+use crate::in_order::in_order;
+
+/// So many names that are compared get their lines together.
+const NAMES_TOGETHER: usize = 512;
+
+/// A large directory after the first pass.
+pub(super) struct LargeDirectory<'d> {
+    proposer: NameProposer<'d>,
+    parts: &'d mut dyn Parts,
+    pub(super) dir: PathBuf,
+    pub(super) root_len: usize,
+    /// Whether a symbolic link is among the names, or may be.
+    pub(super) has_links: bool,
+    in_repository: bool,
+    /// Whether it is the top of a Git work tree.
+    pub(super) has_work_tree: bool,
+    /// `None` if no name needs a line.
+    suspects: Option<SuspectNames<'d>>,
+    undecoded: EncodingSample,
+}
+
+/// The lines of a large directory after the second pass.
+pub(super) struct LargeProposals<'d> {
+    lines: SpilledLines,
+    evidence: Arc<EncodingEvidence>,
+    /// The fingerprints of the suggested names.
+    suggested: Fingerprints<'d>,
+    /// Whether more evidence could make a guessed encoding likely, or change it.
+    pub(super) is_uncertain: bool,
+    /// The number of names that get no new name because the targets only advise against them.
+    pub(super) left_out: u64,
+}
+
+impl<'d> LargeDirectory<'d> {
+    /// Makes the first pass; `None` if the directory can no longer be read at all.
+    pub(super) fn survey(
+        proposer: NameProposer<'d>,
+        parts: &'d mut dyn Parts,
+        observer: &dyn Observer,
+    ) -> Option<Self> {
+        let prefix = &proposer.settings.prefix;
+        let mut check = proposer.policy.check_in_parts();
+        let (mut undecoded, mut converts, mut has_links) = (EncodingSample::default(), false, false);
+        let (mut in_repository, mut has_work_tree, mut place) = (false, false, None);
+        parts.each(&mut |part| {
+            check.add(&part.directory(prefix));
+            undecoded.add_all(&part.names);
+            if let SiblingNames::Excluded(names) = &part.siblings {
+                undecoded.add_all(names);
+            }
+            converts = converts || proposer.converts(part);
+            has_links |= part.has_links;
+            in_repository |= part.in_repository;
+            has_work_tree |= part.has_work_tree;
+            observer.checked(&part.dir, part.count as u64, 0);
+            place.get_or_insert_with(|| (part.dir.clone(), part.root_len));
+        });
+        let (dir, root_len) = place?;
+        let suspects = if converts { Some(check.into_suspects()) } else { check.suspects() };
+        Some(Self {
+            proposer,
+            parts,
+            dir,
+            root_len,
+            has_links,
+            in_repository,
+            has_work_tree,
+            suspects,
+            undecoded,
+        })
+    }
+
+    /// What is known of the encodings of the names; `None` if no name needs a line.
+    pub(super) fn evidence(&self, earlier: &EarlierNames) -> Option<Arc<EncodingEvidence>> {
+        self.suspects.as_ref()?;
+        Some(Arc::new(EncodingEvidence::for_sample(&self.undecoded, self.proposer.settings, earlier)))
+    }
+
+    /// Makes the second pass. `has_long`: with the names whose paths are too long.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written.
+    pub(super) fn propose(
+        &mut self,
+        evidence: Arc<EncodingEvidence>,
+        has_long: bool,
+        lines: &LineMaker<'_>,
+    ) -> io::Result<LargeProposals<'d>> {
+        let Self { proposer, parts, suspects, .. } = self;
+        let is_alike = |name: &[u8]| suspects.as_ref().is_some_and(|suspects| suspects.is_alike(name));
+        let (mut spill, mut suggested) = (LineSpill::default(), Fingerprints::new(proposer.policy));
+        let make_pieces = |give: &mut dyn FnMut(DirectoryBatch) -> ControlFlow<()>| {
+            let mut is_ended = false;
+            parts.each(&mut |part| {
+                part.each_piece(&mut |piece| {
+                    is_ended = is_ended || lines.is_stopped() || give(piece).is_break();
+                });
+            });
+            Ok(())
+        };
+        let propose = |piece: DirectoryBatch| {
+            let (proposals, mut stored) = (proposer.propose_alone(&piece, &evidence), StoredLines::default());
+            if has_long {
+                stored.add_long(&proposals, lines);
+            }
+            stored.add(&proposals, 0..proposals.len(), &is_alike, lines);
+            (stored, proposals.is_uncertain, proposals.left_out)
+        };
+        let (mut is_uncertain, mut left_out) = (false, 0);
+        in_order(proposer.jobs, make_pieces, propose, &mut |(stored, has_guesses, left_out_here)| {
+            is_uncertain |= has_guesses;
+            left_out += left_out_here;
+            spill.add(stored, &mut |new| suggested.add_text(new))
+        })?;
+        let lines = spill.finish()?;
+        Ok(LargeProposals { lines, evidence, suggested, is_uncertain, left_out })
+    }
+
+    /// Gives the lines of `proposals` to `take`, and returns the number of names with one.
+    ///
+    /// # Errors
+    /// Those of `take`; or a temporary file cannot be read or written.
+    pub(super) fn write(
+        self,
+        proposals: LargeProposals<'d>,
+        lines: &LineMaker<'_>,
+        take: &LineSink<'_>,
+    ) -> io::Result<u64> {
+        let Self { proposer, parts, dir, root_len, in_repository, suspects, .. } = self;
+        let Some(mut suspects) = suspects.filter(|_| !lines.is_stopped()) else { return Ok(0) };
+        let LargeProposals { lines: alone, evidence, suggested, .. } = proposals;
+        let used = suspects.take_used();
+        let mut names = SpilledNames { parts, lines: &alone, dir, root_len, in_repository, failure: None };
+        let mut held = HeldNames::new(&suspects, used, suggested, &mut names);
+        let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
+            let proposals = proposer.propose_among(names, &evidence, in_use, used);
+            let mut spill = LineSpill::default();
+            let make_parts = |give: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>| {
+                let parts = (0..proposals.len()).step_by(NAMES_TOGETHER);
+                let mut parts = parts.map(|from| from..proposals.len().min(from + NAMES_TOGETHER));
+                let _ = parts.try_for_each(give);
+                Ok(())
+            };
+            let make_lines = |part| {
+                let mut stored = StoredLines::default();
+                stored.add(&proposals, part, &|_| false, lines);
+                stored
+            };
+            in_order(proposer.jobs, make_parts, make_lines, &mut |stored| spill.add(stored, &mut |_| {}))?;
+            spill.finish()
+        });
+        if let Some(error) = names.failure {
+            return Err(error);
+        }
+        let compared = compared.transpose()?;
+        let (mut buffer, mut count) = (LineBuffer::new(take), 0);
+        let mut add = |line: &SpilledLine<'_>| {
+            let Some(record) = line.to_record() else { return Ok(()) };
+            count += u64::from(!line.is_long());
+            buffer.add(record)
+        };
+        alone.each(&mut |line| {
+            let is_compared = compared.is_some() && !line.is_long() && held.has(line.name, line.new);
+            if is_compared { Ok(()) } else { add(&line) }
+        })?;
+        if let Some(compared) = compared {
+            compared.each(&mut |line| add(&line))?;
+        }
+        buffer.finish()?;
+        Ok(count)
+    }
+}
+
+/// The names of a large directory with their suggested names, from the temporary file.
+struct SpilledNames<'c> {
+    parts: &'c mut dyn Parts,
+    lines: &'c SpilledLines,
+    dir: PathBuf,
+    root_len: usize,
+    in_repository: bool,
+    /// Why the temporary file cannot be read.
+    failure: Option<io::Error>,
+}
+
+impl RereadNames for SpilledNames<'_> {
+    type Batch = DirectoryBatch;
+
+    fn collect(&mut self, is_held: &mut dyn FnMut(&[u8], Option<&str>) -> bool) -> Option<DirectoryBatch> {
+        let mut held = DirectoryBatch::new(self.dir.clone(), self.root_len);
+        held.in_repository = self.in_repository;
+        let read = self.lines.each(&mut |line| {
+            if !line.is_long() && is_held(line.name, line.new) {
+                held.push(line.name);
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) => Some(held),
+            Err(error) => {
+                self.failure = Some(error);
+                None
+            }
+        }
+    }
+
+    fn each_name(&mut self, take: &mut dyn FnMut(&[u8])) {
+        self.parts.each_name(take);
+    }
+}
+
+#[cfg(test)]
+mod tests;

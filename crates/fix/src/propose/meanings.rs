@@ -1,0 +1,345 @@
+//! What names mean: the texts of those that are not UTF-8, were encoded twice, or are converted, and how a plan explains them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use namegate_core::name::misread::{self, Misread, Reread};
+use namegate_core::name::normalize::to_form;
+use namegate_core::name::reading::{
+    Contents, Damage, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
+};
+use namegate_core::policy::profile::Test;
+use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_core::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
+use namegate_scan::source::DirectoryBatch;
+use namegate_scan::source::encodings::EarlierNames;
+
+use super::PlanSettings;
+use super::directory::{Proposal, is_merge_rule};
+use super::parts::{Distinct, in_parts};
+use super::separators::SeparatedPath;
+use crate::plan::Alternative;
+
+/// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
+pub(super) type DecodedNames = Vec<Option<(String, Confidence)>>;
+
+/// Where the texts of names come from that are not UTF-8 or that are converted.
+pub(super) struct NameMeanings<'s> {
+    settings: &'s PlanSettings,
+    /// Each source once: many names have the same.
+    sources: Vec<MeaningSource>,
+    /// The indexes of the sources of names, by the indexes of the names; `None` for a name that means what it says.
+    source_of: Vec<Option<u32>>,
+    evidence: Arc<EncodingEvidence>,
+}
+
+/// What is known of the encodings of the names in a directory.
+#[derive(Default)]
+pub(super) struct EncodingEvidence {
+    guess: Option<EncodingGuess>,
+    /// In words.
+    description: String,
+}
+
+impl EncodingEvidence {
+    /// The evidence of the names of a directory and of `earlier` names.
+    pub(super) fn of_directory(
+        batch: &DirectoryBatch,
+        settings: &PlanSettings,
+        earlier: &EarlierNames,
+    ) -> Self {
+        Self::new(settings, earlier, |counts| batch.guess_encodings(counts))
+    }
+
+    /// [`EncodingEvidence::of_directory`] for a directory that is not held.
+    pub(super) fn for_sample(
+        sample: &EncodingSample,
+        settings: &PlanSettings,
+        earlier: &EarlierNames,
+    ) -> Self {
+        Self::new(settings, earlier, |counts| EncodingGuess::for_sample(sample, counts))
+    }
+
+    fn new(
+        settings: &PlanSettings,
+        earlier: &EarlierNames,
+        guess: impl FnOnce(&EncodingCounts) -> Option<EncodingGuess>,
+    ) -> Self {
+        let guess = match settings.encoding {
+            Some(_) => None,
+            None => guess(&earlier.encodings),
+        };
+        let description = match &guess {
+            None => "requested with --encoding".to_owned(),
+            Some(guess) => describe_guess(guess, earlier),
+        };
+        Self { guess, description }
+    }
+
+    fn hint(&self, settings: &PlanSettings) -> EncodingHint<'_> {
+        let given = settings.encoding.map_or(EncodingHint::Unknown, EncodingHint::Given);
+        self.guess.as_ref().map_or(given, EncodingHint::Guessed)
+    }
+
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) fn counts(&self) -> Option<&EncodingCounts> {
+        self.guess.as_ref().map(EncodingGuess::counts)
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct MeaningSource {
+    /// How the text was decoded.
+    decoded: DecodedText,
+    /// The conversions of the text; empty if there was none.
+    conversion: String,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum DecodedText {
+    /// The name is the text.
+    Name,
+    /// The name was read in a wrong encoding.
+    Misread(Vec<Reread>),
+    /// The name was read so, says the user.
+    ReadAgain(Reread),
+    /// With explanations that give other texts.
+    Bytes(Damage, Vec<Damage>),
+}
+
+impl<'s> NameMeanings<'s> {
+    /// Every name means what it says.
+    pub(super) fn none(settings: &'s PlanSettings) -> Self {
+        Self { settings, sources: Vec::new(), source_of: Vec::new(), evidence: Arc::default() }
+    }
+
+    /// Reads `names`. `undo` gets the index of a name that is UTF-8 and the name, and finds what it was if it was read in a wrong encoding.
+    pub(super) fn read(
+        names: &[&[u8]],
+        settings: &'s PlanSettings,
+        evidence: &Arc<EncodingEvidence>,
+        undo: &(dyn Fn(usize, &str) -> Option<Misread> + Sync),
+        jobs: usize,
+    ) -> (Self, DecodedNames) {
+        let legacy = evidence.hint(settings);
+        let meaning = |at: usize, legacy: &mut LegacyReader<'_>| {
+            let name = names[at];
+            let (text, confidence, decoded) = match std::str::from_utf8(name) {
+                Err(_) => {
+                    let meaning = legacy.read(name);
+                    let decoded = DecodedText::Bytes(meaning.explanation, meaning.others);
+                    (Cow::from(meaning.text), meaning.confidence, decoded)
+                }
+                Ok(text) => {
+                    if let Some((reread, text)) = settings.conversion.read_again(text) {
+                        (text.into(), Confidence::Likely, DecodedText::ReadAgain(reread))
+                    } else if let Some(misread) = undo(at, text) {
+                        let confidence = if misread.is_sure { Confidence::Likely } else { Confidence::Guess };
+                        (misread.text.into(), confidence, DecodedText::Misread(misread.steps))
+                    } else {
+                        (text.into(), Confidence::Certain, DecodedText::Name)
+                    }
+                }
+            };
+            let (text, confidence, conversion) = match settings.conversion.apply(&text) {
+                Some(converted) => (converted.text, confidence.max(converted.confidence), converted.reading),
+                // The policy repairs it.
+                None if matches!(decoded, DecodedText::Name) => return None,
+                None => (text.into_owned(), confidence, String::new()),
+            };
+            Some((MeaningSource { decoded, conversion }, (text, confidence)))
+        };
+        let read = |part: Range<usize>| {
+            let (mut sources, mut legacy) = (Distinct::default(), legacy.reader());
+            let read = |at| meaning(at, &mut legacy).map(|(source, text)| (sources.number(source), text));
+            let found: Vec<_> = part.map(read).collect();
+            (found, sources)
+        };
+        let (mut texts, mut source_of) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
+        let mut sources = Distinct::default();
+        for (found, of_part) in in_parts(names.len(), jobs, &read) {
+            let numbers: Vec<u32> = of_part.into_sorted().map(|source| sources.number(source)).collect();
+            for meaning in found {
+                let (source, text) = meaning.unzip();
+                source_of.push(source.map(|source: u32| numbers[source as usize]));
+                texts.push(text);
+            }
+        }
+        let sources = sources.into_sorted().collect();
+        (Self { settings, sources, source_of, evidence: Arc::clone(evidence) }, texts)
+    }
+
+    fn source(&self, at: usize) -> Option<&MeaningSource> {
+        self.source_of[at].map(|source| &self.sources[source as usize])
+    }
+
+    /// How many names are in which encodings, if they were guessed.
+    pub(super) fn encodings(&self) -> Option<&EncodingCounts> {
+        self.evidence.counts()
+    }
+
+    /// Whether a name was decoded by a guess that is not likely and that more evidence could change.
+    pub(super) fn have_guesses(&self, texts: &DecodedNames) -> bool {
+        if !self.evidence.guess.as_ref().is_some_and(EncodingGuess::needs_evidence) {
+            return false;
+        }
+        let is_decoded = |at: usize| {
+            let decoded = self.source(at).map(|source| &source.decoded);
+            matches!(decoded, Some(DecodedText::Bytes(..)))
+        };
+        let is_guess = |at: usize| matches!(texts[at], Some((_, Confidence::Guess)));
+        (0..self.source_of.len()).any(|at| is_guess(at) && is_decoded(at))
+    }
+
+    pub(super) fn proposal(
+        &self,
+        policy: &Policy,
+        at: usize,
+        name: &[u8],
+        repair: SuggestedName,
+        mut reasons: Vec<RuleId>,
+    ) -> Proposal {
+        let SuggestedName { name: new, confidence, is_shortened, .. } = repair;
+        let (mut evidence, mut alternatives) = (None, Vec::new());
+        let decoded = self.source(at).map(|source| &source.decoded);
+        let mut reading = match decoded {
+            Some(DecodedText::Bytes(explanation, others)) => {
+                alternatives = self.find_alternatives(policy, name, &new, others);
+                evidence = match explanation.contents {
+                    Contents::SurrogatePairs | Contents::Unexplained | Contents::Utf8 => None,
+                    _ => Some(self.evidence.description.clone()),
+                };
+                explanation.to_string()
+            }
+            Some(DecodedText::Name) => String::new(),
+            Some(DecodedText::Misread(steps)) => misread::describe(steps),
+            Some(DecodedText::ReadAgain(reread)) => reread.to_string(),
+            _ => describe_change(policy, name, &new, &reasons),
+        };
+        if let Some(source) = self.source(at).filter(|source| !source.conversion.is_empty()) {
+            let separator = if reading.is_empty() { "" } else { ", " };
+            reading = format!("{reading}{separator}{}", source.conversion);
+        }
+        if is_shortened {
+            reading += ", shorten";
+            if !reasons.contains(&RuleId::NameTooLong) {
+                reasons.push(RuleId::NameTooLong);
+            }
+        }
+        Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// The proposal of the path that a name stands for.
+    pub(super) fn path_proposal(
+        &self,
+        at: usize,
+        name: &[u8],
+        SeparatedPath { path, confidence }: SeparatedPath,
+        reasons: Vec<RuleId>,
+    ) -> Proposal {
+        let (mut steps, mut evidence) = (Vec::new(), None);
+        if let Some(MeaningSource { decoded, conversion }) = self.source(at) {
+            match decoded {
+                DecodedText::Bytes(explanation, _) => {
+                    steps.push(explanation.to_string());
+                    evidence = Some(self.evidence.description.clone());
+                }
+                DecodedText::ReadAgain(reread) => steps.push(reread.to_string()),
+                DecodedText::Misread(read) => steps.push(misread::describe(read)),
+                DecodedText::Name => {}
+            }
+            steps.extend(Some(conversion.clone()).filter(|conversion| !conversion.is_empty()));
+        }
+        steps.push("decode backslash".to_owned());
+        let (old, reading, alternatives) = (name.to_vec(), steps.join(", "), Vec::new());
+        Proposal { old, new: path, reasons, confidence, reading, evidence, alternatives }
+    }
+
+    /// Why there is no new name for `name`, if it is too long.
+    pub(super) fn objection(&self, policy: &Policy, name: &[u8]) -> Option<String> {
+        if policy.repairs().shortens {
+            return None;
+        }
+        let text = match std::str::from_utf8(name) {
+            Ok(text) => Cow::from(text),
+            Err(_) => self.evidence.hint(self.settings).read(name).text.into(),
+        };
+        if let Some(bytes) = Policy::excess_of_text(name, &text) {
+            return Some(format!(
+                "decoded it has {bytes} bytes, more than file systems store; --shorten shortens it"
+            ));
+        }
+        let mut violations = policy.check(text.as_bytes()).violations.into_iter();
+        violations
+            .any(|v| v.rule == RuleId::NameTooLong && v.severity == Severity::Error)
+            .then(|| "it is too long for the target; --shorten shortens it".to_owned())
+    }
+
+    /// Other valid names that the bytes of `name` could stand for: `others` are explanations that a guess considered.
+    fn find_alternatives(
+        &self,
+        policy: &Policy,
+        name: &[u8],
+        new: &str,
+        others: &[Damage],
+    ) -> Vec<Alternative> {
+        /// More would not help the user to choose.
+        const MAX: usize = 3;
+        let by_itself = match others {
+            [] if has_stray_bytes(name) => likeliest(name),
+            _ => Vec::new(),
+        };
+        let others = others.iter().filter_map(|explanation| Some((*explanation, explanation.read(name)?)));
+        let mut alternatives: Vec<Alternative> = Vec::new();
+        for (explanation, text) in others.chain(by_itself) {
+            let converted = self.settings.conversion.apply(&text);
+            let text = converted.map_or(text, |converted| converted.text);
+            let valid = match policy.verdict(text.as_bytes()) {
+                Verdict::Accept(_) => Some(text),
+                _ => {
+                    let suggested =
+                        policy.suggest_name(text.as_bytes(), EncodingHint::Unknown, &mut |_| false);
+                    suggested.map(|repair| repair.name)
+                }
+            };
+            let Some(other) = valid else { continue };
+            if other != new && alternatives.len() < MAX && alternatives.iter().all(|a| a.new != other) {
+                alternatives.push(Alternative { new: other, reading: explanation.to_string() });
+            }
+        }
+        alternatives
+    }
+}
+
+/// What the encodings of a directory were guessed from.
+fn describe_guess(guess: &EncodingGuess, earlier: &EarlierNames) -> String {
+    let names = match guess.names() {
+        1 => "this name alone".to_owned(),
+        count if guess.is_one_series() => {
+            format!("the {count} names here that are not UTF-8, which say as much as one")
+        }
+        count => format!("the {count} names here that are not UTF-8"),
+    };
+    match earlier.place {
+        "" => format!("guessed from {names}"),
+        place => format!("guessed from {names} and those {place}"),
+    }
+}
+
+/// How the new name follows from a name that is UTF-8 and means what it says.
+fn describe_change(policy: &Policy, name: &[u8], new: &str, reasons: &[RuleId]) -> String {
+    let converted = policy.normalization().map(|normalization| normalization.form);
+    let asked = policy.rules().iter().filter_map(|line| match line.test {
+        Test::Form(form) => Some(form),
+        _ => None,
+    });
+    let text = std::str::from_utf8(name).unwrap_or_default();
+    if let Some(form) = converted.into_iter().chain(asked).find(|&form| to_form(text, form) == new) {
+        return format!("normalize {form}");
+    }
+    match reasons.iter().all(|&rule| is_merge_rule(rule)) {
+        true => "number".to_owned(),
+        false => "repair".to_owned(),
+    }
+}

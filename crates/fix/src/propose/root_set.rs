@@ -1,0 +1,316 @@
+//! The open roots of a plan, and the entries below them.
+//!
+//! Every directory is opened from its root, without following symbolic links: a user who may write to the tree could have
+//! placed one meanwhile.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use namegate_core::name::display::display;
+use namegate_scan::source::SourceEvent;
+use namegate_scan::source::scope::Exclude;
+use namegate_scan::source::tree::read_directory;
+use namegate_sys::directory::{self, RawDirEntry};
+use namegate_sys::handle;
+use namegate_sys::open::again;
+use namegate_sys::stat;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::sys::stat::{Mode, fstat};
+
+use crate::entry::EntryFailure;
+use crate::moving::count_missing;
+use crate::plan::{
+    FileHandle, FileKind, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
+};
+
+/// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
+const MAX_PIECE: usize = 4000;
+
+#[derive(Debug)]
+pub(super) struct RootSet {
+    roots: Vec<ReadRoot>,
+    /// Paths that could not be opened; the scanner of trees reports why.
+    lost: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(super) struct ReadRoot {
+    pub(super) root: PlanRoot,
+    /// The path without symbolic links. Only the last component of the root's path can be one.
+    pub(super) real: Vec<u8>,
+    /// The directory, if it is one.
+    opened: Option<OwnedFd>,
+}
+
+pub(super) struct OpenedDirectory {
+    pub(super) fd: OwnedFd,
+    inode: u64,
+    device: u64,
+}
+
+/// The entry at a path.
+pub(super) enum TargetEntry {
+    Directory,
+    Symlink(Vec<u8>),
+    Other,
+}
+
+impl RootSet {
+    /// Opens `paths`. A path below another one is part of that one.
+    pub(super) fn open(paths: &[PathBuf]) -> Self {
+        let (mut roots, mut lost) = (Vec::<ReadRoot>::new(), Vec::new());
+        for path in paths {
+            match ReadRoot::open(path) {
+                Some(root) => roots.push(root),
+                None => lost.push(path.clone()),
+            }
+        }
+        let is_part = |at: usize| {
+            roots.iter().enumerate().any(|(other_at, other)| {
+                other_at != at && {
+                    let is_earlier = other_at < at;
+                    roots[at].is_part_of(other, is_earlier)
+                        || is_earlier && roots[at].root.path == other.root.path
+                }
+            })
+        };
+        let kept: Vec<bool> = (0..roots.len()).map(|at| !is_part(at)).collect();
+        let mut kept = kept.into_iter();
+        roots.retain(|_| kept.next().unwrap_or(true));
+        Self { roots, lost }
+    }
+
+    /// The paths to read.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let path = |place: &ReadRoot| PathBuf::from(OsStr::from_bytes(&place.root.path));
+        self.roots.iter().map(path).chain(self.lost.iter().cloned()).collect()
+    }
+
+    pub(super) fn roots(&self) -> Vec<PlanRoot> {
+        self.roots.iter().map(|place| place.root.clone()).collect()
+    }
+
+    pub(super) fn all(&self) -> &[ReadRoot] {
+        &self.roots
+    }
+
+    /// The root at or above `path`.
+    pub(super) fn root_of(&self, path: &[u8]) -> Option<&PlanRoot> {
+        self.roots.iter().map(|place| &place.root).find(|root| is_within(path, &root.path))
+    }
+
+    /// Reads a directory below a root again; the path of the root has `root_len` bytes.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or was moved.
+    pub(super) fn read_again(
+        &self,
+        dir: &[u8],
+        root_len: usize,
+        exclude: &Exclude,
+        tell: &dyn Fn(SourceEvent<'_>),
+    ) -> Result<(), Errno> {
+        let opened = self.open_directory(dir)?.open_for_reading()?;
+        read_directory(opened.as_fd(), dir, root_len, exclude, tell);
+        Ok(())
+    }
+
+    /// Opens the directory `dir`: a directory below a root, or the parent of a root.
+    ///
+    /// # Errors
+    /// As openat2(2); ELOOP if a component is a symbolic link now.
+    pub(super) fn open_directory(&self, dir: &[u8]) -> Result<OpenedDirectory, Errno> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        for place in &self.roots {
+            let Some(root) = place.opened.as_ref().filter(|_| is_within(dir, &place.root.path)) else {
+                continue;
+            };
+            let skipped = components(&place.root.path).count();
+            let below: Vec<&[u8]> = components(dir).skip(skipped).collect();
+            return OpenedDirectory::from_fd(beneath(root, &below, flags)?);
+        }
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        OpenedDirectory::from_fd(openat2(AT_FDCWD, OsStr::from_bytes(dir), how)?)
+    }
+}
+
+impl ReadRoot {
+    fn open(path: &Path) -> Option<Self> {
+        let path = match (path.file_name(), path.parent()) {
+            (Some(name), Some(above)) => {
+                let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+                fs::canonicalize(above).ok()?.join(name)
+            }
+            _ => fs::canonicalize(path).ok()?,
+        };
+        let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let meta = fs::metadata(&path).or_else(|_| fs::symlink_metadata(&path)).ok()?;
+        let opened = match meta.is_dir() {
+            true => {
+                nix::fcntl::open(&path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+                    .ok()
+            }
+            false => None,
+        };
+        // A path that leads to no directory stands for the entry itself.
+        let inode = match meta.is_dir() {
+            true => meta.ino(),
+            false => fs::symlink_metadata(&path).ok()?.ino(),
+        };
+        let root = PlanRoot { path: path.into_os_string().into_vec(), inode };
+        Some(Self { root, real: real.into_os_string().into_vec(), opened })
+    }
+
+    /// Reports whether `other` includes this root. Of two paths to one directory, the one that is not a link stays, or else the
+    /// earlier one.
+    fn is_part_of(&self, other: &Self, other_is_earlier: bool) -> bool {
+        let is_link = |place: &Self| place.root.path != place.real;
+        let is_below = |path: &[u8]| is_within(path, &other.real) && path != other.real;
+        if !other.is_directory() {
+            return false;
+        }
+        if !self.is_directory() {
+            return is_below(&self.root.path);
+        }
+        let is_same = self.real == other.real;
+        is_below(&self.real)
+            || is_same
+                && is_link(self) >= is_link(other)
+                && (is_link(self) != is_link(other) || other_is_earlier)
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// The entry at `path`, a real path within this root; `None` if it cannot be read.
+    pub(super) fn look_up(&self, path: &[u8]) -> Option<TargetEntry> {
+        let root = self.opened.as_ref()?;
+        let below: Vec<&[u8]> = components(path).skip(components(&self.real).count()).collect();
+        let fd = beneath(root, &below, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
+        let stat = fstat(&fd).ok()?;
+        match FileKind::from_mode(stat.st_mode)? {
+            FileKind::Directory => Some(TargetEntry::Directory),
+            FileKind::Symlink => Some(TargetEntry::Symlink(readlinkat(&fd, "").ok()?.into_vec())),
+            _ => Some(TargetEntry::Other),
+        }
+    }
+
+    /// The path in a plan for the real path `real` within this root.
+    pub(super) fn as_planned(&self, real: &[u8]) -> Vec<u8> {
+        let below = components(real).skip(components(&self.real).count());
+        below.fold(self.root.path.clone(), |path, name| path_in(&path, name))
+    }
+}
+
+/// Opens the entry at the path `below` from `dir`, without following links.
+fn beneath(dir: &OwnedFd, below: &[&[u8]], flags: OFlag) -> Result<OwnedFd, Errno> {
+    let how = |flags: OFlag| {
+        OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(
+            ResolveFlag::RESOLVE_BENEATH
+                | ResolveFlag::RESOLVE_NO_SYMLINKS
+                | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+        )
+    };
+    let mut from: Option<OwnedFd> = None;
+    let mut piece = b".".to_vec();
+    for name in below {
+        if piece.len() + 1 + name.len() > MAX_PIECE {
+            let way = how(OFlag::O_PATH | OFlag::O_DIRECTORY);
+            from = Some(openat2(from.as_ref().unwrap_or(dir), OsStr::from_bytes(&piece), way)?);
+            piece = b".".to_vec();
+        }
+        piece.push(b'/');
+        piece.extend_from_slice(name);
+    }
+    // The last component may be a link, which is opened itself: `RESOLVE_NO_SYMLINKS` permits that with these two flags.
+    openat2(from.as_ref().unwrap_or(dir), OsStr::from_bytes(&piece), how(flags))
+}
+
+impl OpenedDirectory {
+    fn from_fd(fd: OwnedFd) -> Result<Self, Errno> {
+        let found = stat::at(&fd, OsStr::new(""))?;
+        Ok(Self { fd, inode: found.ino, device: found.device })
+    }
+
+    /// The directory for a plan, with its path.
+    pub(super) fn describe(&self, path: &[u8]) -> PlanDirectory {
+        let found = handle::from_fd(self.fd.as_fd()).ok();
+        let handle = found.map(|(handle, _)| {
+            let (kind, bytes) = handle.parts();
+            FileHandle { kind, bytes: bytes.to_vec() }
+        });
+        PlanDirectory { path: path.to_vec(), inode: self.inode, handle }
+    }
+
+    /// Looks up the entry `name`; `None` if a file system is mounted on it.
+    ///
+    /// # Errors
+    /// As statx(2).
+    pub(super) fn look_up(&self, name: &[u8]) -> Result<Option<SeenEntry>, Errno> {
+        let found = stat::at(&self.fd, OsStr::from_bytes(name))?;
+        if found.device != self.device {
+            return Ok(None);
+        }
+        let kind = FileKind::from_mode(found.kind).ok_or(Errno::EINVAL)?;
+        let birth = found.btime.map(|born| SeenBirth {
+            born: born.into(),
+            mtime: found.mtime.into(),
+            size: found.size,
+        });
+        Ok(Some(SeenEntry { inode: found.ino, ctime: found.ctime.into(), kind, birth }))
+    }
+
+    /// Why the entry `old`, which is `entry`, cannot move to the path `new` below the directory; `None` if it can.
+    pub(super) fn obstacle(&self, old: &[u8], entry: &SeenEntry, new: &str) -> Option<String> {
+        if entry.kind != FileKind::File {
+            return Some(
+                "backslashes separate names in it, and only files move into other directories".to_owned(),
+            );
+        }
+        let new = new.as_bytes();
+        let owner = stat::at(&self.fd, OsStr::from_bytes(old)).map_or(0, |stat| stat.uid);
+        match count_missing(&self.fd, new, owner) {
+            Ok(_) => None,
+            Err(EntryFailure::Taken) => Some(format!("{} exists", display(new))),
+            Err(failure) => Some(failure.to_string()),
+        }
+    }
+
+    fn open_for_reading(&self) -> Result<OwnedFd, Errno> {
+        again(&self.fd, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK)
+    }
+
+    /// Calls `take` with all entries except `.` and `..`.
+    ///
+    /// # Errors
+    /// As getdents64(2).
+    pub(super) fn for_each_entry(&self, take: &mut dyn FnMut(RawDirEntry<'_>)) -> Result<(), Errno> {
+        /// The size of the buffer for one call.
+        const BUFFER: usize = 64 * 1024;
+        let readable = self.open_for_reading()?;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let filled = match directory::read(&readable, &mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(filled) => filled,
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error),
+            };
+            let mut rest = &buffer[..filled];
+            while let Some((entry, len)) = directory::first(rest) {
+                if !matches!(entry.name.as_bytes(), b"." | b"..") {
+                    take(entry);
+                }
+                rest = &rest[len..];
+            }
+        }
+    }
+}
