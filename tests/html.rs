@@ -17,9 +17,9 @@ use namegate_core::name::display::display;
 use namegate_core::policy::rule::Severity;
 use namegate_core::policy::{Policy, profile};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::DirectoryPath;
 use namegate_scan::report::html::{Html, ReportMetadata};
 use namegate_scan::report::{Report, ReportedName, Summary};
-use namegate_scan::source::location::DirectoryPath;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

@@ -26,7 +26,7 @@ pub struct InodeIdentity {
 
 impl InodeIdentity {
     /// Reads the identity from a result of statx(2).
-    pub fn from_stat(stat: &Stat) -> Self {
+    pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self { ino: stat.ino, kind: kind(stat), born: stat.btime.map(InodeTime::from) }
     }
 
@@ -61,7 +61,7 @@ pub fn look_up(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
 const TEMPORARY: &str = ".namegate-";
 
 /// A random temporary name.
-pub fn random_name() -> Vec<u8> {
+pub(crate) fn random_name() -> Vec<u8> {
     format!("{TEMPORARY}{:08x}", RandomState::new().hash_one(0) as u32).into_bytes()
 }
 
@@ -76,7 +76,7 @@ pub fn is_temporary(name: &[u8]) -> bool {
 ///
 /// # Errors
 /// As statx(2).
-pub fn free_name(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
+pub(crate) fn free_name(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
     loop {
         let name = random_name();
         if look_up(&dir, &name)?.is_none() {

@@ -238,7 +238,7 @@ fn find_failure(dir: &OpenPlanDir, group: &RenameGroup, direction: Direction) ->
 
 /// Reports whether `dir` treats the old and the new name of a single entry as equal: it finds the entry by the new name and does
 /// not list that name.
-pub fn is_alias(dir: impl AsFd + Copy, group: &RenameGroup) -> bool {
+pub(crate) fn is_alias(dir: impl AsFd + Copy, group: &RenameGroup) -> bool {
     let [member] = &group.members[..] else { return false };
     let is_same = || -> Result<bool, Errno> {
         let found = look_up(dir, &member.new)?.is_some_and(|stat| member.identity().matches(&stat));

@@ -73,12 +73,12 @@ pub enum Direction {
 }
 
 impl GroupMember {
-    pub fn identity(&self) -> InodeIdentity {
+    pub(crate) fn identity(&self) -> InodeIdentity {
         InodeIdentity { ino: self.inode, kind: self.kind, born: self.born }
     }
 
     /// Changes the inode of the entry to that of `stat`.
-    pub fn set_identity(&mut self, stat: &Stat) {
+    pub(crate) fn set_identity(&mut self, stat: &Stat) {
         let InodeIdentity { ino, kind, born } = InodeIdentity::from_stat(stat);
         (self.inode, self.kind, self.born) = (ino, kind, born);
     }
@@ -86,7 +86,7 @@ impl GroupMember {
 
 impl RenameGroup {
     /// The number of moves.
-    pub fn moves(&self) -> usize {
+    pub(crate) fn moves(&self) -> usize {
         if self.temp_name.is_some() { self.members.len() + 1 } else { self.members.len() }
     }
 
@@ -115,7 +115,7 @@ impl RenameGroup {
     }
 
     /// How far the group is before its first move, which follows the comparison with the plan.
-    pub fn not_begun(&self) -> GroupProgress {
+    pub(crate) fn not_begun(&self) -> GroupProgress {
         GroupProgress { done: 0, owner: self.members[0].checked_owner }
     }
 

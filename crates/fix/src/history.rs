@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use namegate_findings::records::RecordSorter;
 use nix::fcntl::readlinkat;
 
 use super::entry::{kind, look_up};
@@ -15,7 +16,6 @@ use super::journal::{BatchDirectory, BatchEntry, JournalContents};
 use super::new_names::{NewNames, push_new_name};
 use super::plan::FileKind;
 use super::plan::id_set::IdSet;
-use super::records::RecordSorter;
 use super::roots::{OpenPlanDir, PlanRoots};
 
 /// The history of directories and links.
@@ -71,7 +71,7 @@ impl History {
 
     /// The group with the current inodes of links. A link that got another target is another inode, and is identified by one of
     /// its targets.
-    pub fn with_current_links<'g>(
+    pub(crate) fn with_current_links<'g>(
         &self,
         dir: &OpenPlanDir,
         directory: &BatchDirectory,

@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn for_each_name(dir: impl AsFd, take: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+pub(crate) fn for_each_name(dir: impl AsFd, take: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     let dir = beneath(dir, OsStr::new("."), OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())?;
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -53,7 +53,7 @@ pub fn split(new: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
 ///
 /// # Errors
 /// As statx(2), except ENOENT.
-pub fn look_up_path(dir: impl AsFd + Copy, new: &[u8]) -> Result<Option<Stat>, Errno> {
+pub(crate) fn look_up_path(dir: impl AsFd + Copy, new: &[u8]) -> Result<Option<Stat>, Errno> {
     let Some((into, name)) = split(new) else { return look_up(dir, new) };
     let found = walk(dir, &into).ok().filter(|found| found.len() == into.len());
     found.and_then(|mut found| found.pop()).map_or(Ok(None), |last| look_up(&last, name))
@@ -63,7 +63,7 @@ pub fn look_up_path(dir: impl AsFd + Copy, new: &[u8]) -> Result<Option<Stat>, E
 ///
 /// # Errors
 /// Something is in the way, or the path exists.
-pub fn count_missing(dir: impl AsFd + Copy, new: &[u8], owner: u32) -> Result<usize, EntryFailure> {
+pub(crate) fn count_missing(dir: impl AsFd + Copy, new: &[u8], owner: u32) -> Result<usize, EntryFailure> {
     let Some((into, name)) = split(new) else { return Ok(0) };
     let found = walk(dir, &into)?;
     check_owners(dir, &into, &found, owner)?;

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use namegate_findings::records::{EntryRecord, IndexedRecords, RecordSorter};
+
 use super::plan::id_set::IdSet;
-use super::records::{EntryRecord, IndexedRecords, RecordSorter};
 
 /// The new names of directories, and which directories have them now.
 #[derive(Debug, Default)]
@@ -18,7 +19,7 @@ pub struct NewNames {
 ///
 /// # Errors
 /// A temporary file cannot be written.
-pub fn push_new_name(
+pub(crate) fn push_new_name(
     names: &mut RecordSorter,
     dir: &[u8],
     old: &[u8],
@@ -46,7 +47,7 @@ impl NewNames {
     }
 
     /// Records that the directory of the rename `id` has its old name again.
-    pub fn forget(&mut self, id: u64) {
+    pub(crate) fn forget(&mut self, id: u64) {
         self.current.remove(id);
     }
 
@@ -56,7 +57,7 @@ impl NewNames {
     }
 
     /// Reports whether some directory may have its new name.
-    pub const fn has_current(&self) -> bool {
+    pub(crate) const fn has_current(&self) -> bool {
         self.has_current
     }
 

@@ -24,7 +24,7 @@ fn open(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 ///
 /// # Errors
 /// EPERM for an entry that is neither a file nor a directory, EOPNOTSUPP for a file system without attributes.
-pub fn is_set(dir: impl AsFd, name: &[u8]) -> Result<bool, Errno> {
+pub(crate) fn is_set(dir: impl AsFd, name: &[u8]) -> Result<bool, Errno> {
     match xattr::get(&open(dir, name)?, OsStr::new(ATTRIBUTE), &mut []) {
         Ok(_) => Ok(true),
         Err(Errno::ENODATA) => Ok(false),

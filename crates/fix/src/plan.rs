@@ -30,13 +30,13 @@ pub use parse::{PlanError, PlanLine, PlanParser};
 pub const VERSION: u64 = 1;
 
 /// The longest line, in bytes: no longer line can hold a path.
-pub const MAX_LINE_BYTES: usize = 1 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// The longest first line, in bytes: it lists all roots.
-pub const MAX_HEADER_BYTES: usize = 8 << 20;
+pub(crate) const MAX_HEADER_BYTES: usize = 8 << 20;
 
 /// The longest name, in bytes. Linux file systems allow 255, some others allow more.
-pub const MAX_NAME_BYTES: usize = 4095;
+pub(crate) const MAX_NAME_BYTES: usize = 4095;
 
 /// The first line: how the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -298,13 +298,13 @@ impl PlanHeader {
     }
 
     /// Reports whether `dir` is a root or below one.
-    pub fn covers_directory(&self, dir: &[u8]) -> bool {
+    pub(crate) fn covers_directory(&self, dir: &[u8]) -> bool {
         self.roots.iter().any(|root| is_within(dir, &root.path))
     }
 }
 
 /// Reports whether `path` is `above` or lies below it.
-pub fn is_within(path: &[u8], above: &[u8]) -> bool {
+pub(crate) fn is_within(path: &[u8], above: &[u8]) -> bool {
     let mut path = components(path);
     components(above).all(|piece| path.next() == Some(piece))
 }
@@ -340,7 +340,7 @@ pub fn name_objection(name: &[u8]) -> Option<&'static str> {
 
 /// Why an entry with the name `old` cannot get the new name `new`; `None` if it can. It may be a path below the directory, for a file in
 /// whose name backslashes separate names.
-pub fn new_name_objection(old: &[u8], kind: FileKind, new: &[u8]) -> Option<&'static str> {
+pub(crate) fn new_name_objection(old: &[u8], kind: FileKind, new: &[u8]) -> Option<&'static str> {
     if !new.contains(&b'/') || !old.contains(&b'\\') {
         return name_objection(new);
     }

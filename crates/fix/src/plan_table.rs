@@ -213,7 +213,7 @@ impl<R: BufRead> PlanTableReader<R> {
     ///
     /// # Errors
     /// The file cannot be read, or a row is too long.
-    pub fn next_line(&mut self) -> io::Result<Option<TableLine>> {
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<TableLine>> {
         loop {
             self.left.set(MAX_ROW_BYTES);
             if !self.rows.read_byte_record(&mut self.row).map_err(cause)? {

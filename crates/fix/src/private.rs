@@ -37,7 +37,7 @@ pub struct PrivateDir {
 const MAX_TRIES: usize = 8;
 
 /// Removes the directories in `dir` that killed runs have left.
-pub fn remove_stale(dir: impl AsFd + Copy) {
+pub(crate) fn remove_stale(dir: impl AsFd + Copy) {
     let mut found = Vec::new();
     // Of a directory that cannot be listed nobody knows.
     let _ = for_each_name(dir, &mut |name| {
@@ -49,7 +49,7 @@ pub fn remove_stale(dir: impl AsFd + Copy) {
 }
 
 /// Removes the directory `name` in `dir` if a killed run has left it, empty.
-pub fn remove_stale_one(dir: impl AsFd + Copy, name: &[u8]) {
+pub(crate) fn remove_stale_one(dir: impl AsFd + Copy, name: &[u8]) {
     if let Ok(Some(fd)) = PrivateDir::open(dir, name)
         && let Some(lock) = lock(&fd, FlockArg::LockExclusiveNonblock)
     {
@@ -155,7 +155,7 @@ impl CurrentPrivateDir {
     ///
     /// # Errors
     /// As [`PrivateDir::make`].
-    pub fn find_or_make(
+    pub(crate) fn find_or_make(
         &mut self,
         dir: impl AsFd + Copy,
         name: &[u8],

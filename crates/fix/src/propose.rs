@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use namegate_core::name::reading::{Encoding, EncodingCounts};
 use namegate_core::policy::rule::Severity;
 use namegate_core::policy::{Policy, RepairScope};
+use namegate_findings::records::{EntryRecord, RecordSorter};
 use namegate_scan::progress::{NoProgress, Observer};
 use namegate_scan::source::encodings::{EarlierNames, TreeEncodings};
 use namegate_scan::source::scope::{Exclude, Scope};
@@ -47,7 +48,6 @@ use self::large::LargeDirectory;
 use self::look_up::LineMaker;
 use self::root_set::RootSet;
 use super::plan::path_in;
-use super::records::{EntryRecord, RecordSorter};
 
 /// The trees to read.
 #[derive(Debug)]

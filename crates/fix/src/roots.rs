@@ -144,12 +144,12 @@ impl PlanRoots {
     }
 
     /// Records that the directory of the rename `id` has its new name now.
-    pub fn record_rename(&self, id: u64) {
+    pub(crate) fn record_rename(&self, id: u64) {
         self.names.lock().record(id);
     }
 
     /// Records that the directory of the rename `id` has its old name again.
-    pub fn forget_rename(&self, id: u64) {
+    pub(crate) fn forget_rename(&self, id: u64) {
         self.names.lock().forget(id);
     }
 
@@ -157,7 +157,7 @@ impl PlanRoots {
     ///
     /// # Errors
     /// The directory cannot be opened, or is another one.
-    pub fn open_directory(&self, path: &[u8], ino: u64) -> Result<Arc<OpenPlanDir>, EntryFailure> {
+    pub(crate) fn open_directory(&self, path: &[u8], ino: u64) -> Result<Arc<OpenPlanDir>, EntryFailure> {
         let is_below =
             |root: &&OpenRoot| path.strip_prefix(&*root.path).is_some_and(|rest| is_end(&root.path, rest));
         let Some(root) = self.roots.iter().find(is_below) else {

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use namegate_core::policy::Confidence;
 use namegate_files::signature::{self, TextKind};
+use namegate_findings::records::{EntryRecord, RecordSorter, SortedRecords};
 use namegate_sys::process::processors;
 
 pub use self::renames::{DirectoryRenames, StoredDirectories};
@@ -21,7 +22,6 @@ use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
 use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_table::PlanTableReader;
-use super::records::{EntryRecord, RecordSorter, SortedRecords};
 
 #[derive(Debug)]
 pub struct StoredPlan {

@@ -22,6 +22,7 @@ use namegate_core::policy::rule::Severity;
 pub use namegate_findings::directory::OwnerOf;
 use namegate_findings::directory::{CheckedNames, DirectoryScan, Handover};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::DirectoryPath;
 use parking_lot::Mutex;
 
 use self::checkpoint::Replay;
@@ -35,7 +36,6 @@ use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
 use crate::source::encodings::EarlierNames;
-use crate::source::location::DirectoryPath;
 use crate::source::{self, DirectoryBatch, Fault, Frontier, Source, SourceEvent};
 
 /// Settings of a scan besides the policy.

@@ -27,7 +27,7 @@ pub fn is_guarded(dir: &Stat) -> bool {
 
 /// Reports whether nobody else can rename or remove our files in the directory. In a sticky directory others can still create
 /// files.
-pub fn keeps_names(dir: &Stat) -> bool {
+pub(crate) fn keeps_names(dir: &Stat) -> bool {
     is_guarded(dir) || (is_trusted(dir.uid) && dir.mode & libc::S_ISVTX != 0)
 }
 

@@ -38,7 +38,7 @@ use self::queue::AuditQueue;
 use self::writer::AuditWriter;
 use super::metrics::Metrics;
 pub use audit_log::{AuditLog, UncoveredNote};
-pub use bounded::MAX_BYTES;
+pub(crate) use bounded::MAX_BYTES;
 pub use recent::{
     LongPolicy, MAX_WHY, RecentRefusal, RecentRefusals, WHY_ATTRIBUTE, WhyAnswer, policy_attribute,
 };

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use namegate_core::policy::rule::{RULES, RuleId};
 use nix::errno::Errno;
 
-pub use exposition::CONTENT_TYPE;
+pub(crate) use exposition::CONTENT_TYPE;
 pub use guards::{GuardMetrics, GuardValues, HookValues};
 pub use outlets::{MetricsOutlets, MetricsSource, OutletSettings, WRITE_INTERVAL};
 pub use snapshot::{

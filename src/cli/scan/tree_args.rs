@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 use namegate_core::name::display::shown;
+use namegate_findings::location::DirectoryPath;
 use namegate_scan::OwnerOf;
-use namegate_scan::source::location::DirectoryPath;
 use namegate_scan::source::mounts::habit;
 use namegate_scan::source::scope::{Exclude, Scope};
 use namegate_scan::source::tree::Tree;

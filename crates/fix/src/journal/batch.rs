@@ -54,7 +54,7 @@ impl BatchEntry {
     }
 
     /// Reports whether a path or the target of a link is another one afterwards.
-    pub fn changes_paths(&self) -> bool {
+    pub(crate) fn changes_paths(&self) -> bool {
         match self {
             Self::Rename(group) => group.members.iter().any(|member| member.kind == FileKind::Directory),
             Self::Retarget(_) => true,
@@ -82,7 +82,7 @@ impl JournalBatch {
     }
 
     /// The records after the first one, which do not depend on the number.
-    pub fn render(directories: &[BatchDirectory], entries: &[BatchEntry]) -> RenderedRecords {
+    pub(crate) fn render(directories: &[BatchDirectory], entries: &[BatchEntry]) -> RenderedRecords {
         let mut rendered = RenderedRecords::default();
         directories.iter().for_each(|dir| rendered.push(&JournalRecord::Directory(Cow::Borrowed(dir))));
         for entry in entries {

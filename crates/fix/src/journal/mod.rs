@@ -170,7 +170,7 @@ impl Journal {
     }
 
     /// Appends the records of a batch; `rendered` are those after the first one ([`JournalBatch::render`]).
-    pub fn push_batch(&mut self, batch: &JournalBatch, rendered: &RenderedRecords) {
+    pub(crate) fn push_batch(&mut self, batch: &JournalBatch, rendered: &RenderedRecords) {
         self.push(&batch.head());
         self.check = rendered.write(self.check, &mut self.buffer);
     }

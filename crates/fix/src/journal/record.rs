@@ -226,14 +226,14 @@ impl JournalRecord<'_> {
 }
 
 /// The check in a line, right or wrong.
-pub fn stated_check(line: &[u8]) -> Option<u32> {
+pub(crate) fn stated_check(line: &[u8]) -> Option<u32> {
     let digits = line.strip_suffix(b"\"}")?;
     let digits = std::str::from_utf8(digits.get(digits.len().checked_sub(8)?..)?).ok()?;
     u32::from_str_radix(digits, 16).ok()
 }
 
 /// The format version in a first line, right or wrong; `None` if the line is not the first of a journal.
-pub fn stated_version(line: &[u8]) -> Option<u64> {
+pub(crate) fn stated_version(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct FirstLine {
         r#type: String,

@@ -59,7 +59,7 @@ pub fn check_renames(policy: Option<&Policy>, listing: &[&[u8]], renames: &[&Ren
 }
 
 /// Checks a new name by itself; returns why it is impossible.
-pub fn check_new_name(policy: Option<&Policy>, rename: &Rename) -> Option<String> {
+pub(crate) fn check_new_name(policy: Option<&Policy>, rename: &Rename) -> Option<String> {
     let (old, new) = (&rename.old, rename.new.as_bytes());
     if let Some(why) = new_name_objection(old, rename.entry.kind, new) {
         return Some(format!("the new name {why}"));

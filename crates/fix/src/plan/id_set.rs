@@ -41,7 +41,7 @@ impl IdSet {
     }
 
     /// Adds all ids of another set.
-    pub fn add_all(&mut self, other: &Self) {
+    pub(crate) fn add_all(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
         }

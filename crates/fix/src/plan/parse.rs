@@ -110,7 +110,7 @@ pub struct PlanParser {
 
 impl PlanParser {
     /// A parser for single lines that the program wrote itself.
-    pub fn for_own_lines() -> Self {
+    pub(crate) fn for_own_lines() -> Self {
         Self { has_header: true, ..Self::default() }
     }
 
@@ -120,7 +120,7 @@ impl PlanParser {
     }
 
     /// Parses the line `number` of a table, which is a line of a plan or an error; `None` for an error.
-    pub fn parse_row(&mut self, number: usize, line: Result<Vec<u8>, String>) -> Option<PlanLine> {
+    pub(crate) fn parse_row(&mut self, number: usize, line: Result<Vec<u8>, String>) -> Option<PlanLine> {
         self.line = number.saturating_sub(1);
         match line {
             Ok(line) => self.parse_line(&line),
@@ -135,7 +135,7 @@ impl PlanParser {
     }
 
     /// A parser for the lines that follow the first one, for other threads.
-    pub fn block_parser(&self) -> BlockParser {
+    pub(crate) fn block_parser(&self) -> BlockParser {
         BlockParser { header: self.header.clone(), has_header: self.has_header }
     }
 
@@ -143,7 +143,7 @@ impl PlanParser {
     ///
     /// # Errors
     /// Those of `take`.
-    pub fn add_block<E>(
+    pub(crate) fn add_block<E>(
         &mut self,
         block: ParsedBlock,
         take: &mut dyn FnMut(PlanLine, usize) -> Result<(), E>,
@@ -207,7 +207,7 @@ impl PlanParser {
     }
 
     /// Reports whether a line was parsed.
-    pub const fn has_header(&self) -> bool {
+    pub(crate) const fn has_header(&self) -> bool {
         self.has_header
     }
 
@@ -217,7 +217,7 @@ impl PlanParser {
     }
 
     /// Checks the renames of one directory against each other, each with its line.
-    pub fn check_directory<'r>(&mut self, renames: impl Iterator<Item = (usize, &'r Rename)>) {
+    pub(crate) fn check_directory<'r>(&mut self, renames: impl Iterator<Item = (usize, &'r Rename)>) {
         let mut lines: Vec<(usize, &Rename)> = renames.collect();
         let Some((_, first)) = lines.iter().min_by_key(|(line, _)| *line) else { return };
         let first = Arc::clone(&first.directory);

@@ -43,7 +43,7 @@ pub struct ConvertedName {
 
 impl NameConversion {
     /// Reports whether a name in UTF-8 is converted.
-    pub fn converts(&self, name: &str) -> bool {
+    pub(crate) fn converts(&self, name: &str) -> bool {
         self.separates(name) || self.read_again(name).is_some() || self.apply(name).is_some()
     }
 
@@ -53,7 +53,7 @@ impl NameConversion {
     }
 
     /// The text of a name in UTF-8 that was read in the wrong encoding that the user named; `None` for another name.
-    pub fn read_again(&self, name: &str) -> Option<(Reread, String)> {
+    pub(crate) fn read_again(&self, name: &str) -> Option<(Reread, String)> {
         let reread = self.reread?;
         let text = reread.text(name).filter(|text| text != name && is_possible(text))?;
         Some((reread, text))

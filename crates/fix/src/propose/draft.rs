@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{EntryKind, Policy};
+use namegate_findings::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
 use namegate_scan::progress::Observer;
 use namegate_scan::source::scope::Exclude;
 use nix::errno::Errno;
@@ -21,17 +22,16 @@ use crate::plan::is_within;
 use crate::plan::{
     PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Retarget, Skipped, components, path_in,
 };
-use crate::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
 
 /// The first byte of the key of a record, which the name follows. In this order the lines of a directory are written.
 pub(super) mod tag {
     /// An entry whose path is too long without any rename. Not yet part of the plan.
     pub const LONG: u8 = b'L';
-    pub const RENAME: u8 = b'R';
+    pub(crate) const RENAME: u8 = b'R';
     /// An entry without a new name.
     pub const SKIPPED: u8 = b'S';
     /// An entry whose path is too long after all renames.
-    pub const TOO_LONG: u8 = b'T';
+    pub(crate) const TOO_LONG: u8 = b'T';
 }
 
 /// The beginning of the line of a rename that has no id yet.

@@ -4,10 +4,11 @@
 use std::io;
 use std::ops::Range;
 
+use namegate_findings::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
+
 use super::directory::DirectoryProposals;
 use super::draft::{LineRecord, tag};
 use super::look_up::LineMaker;
-use crate::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
 
 /// Bytes that are kept in memory.
 const MOST_HELD: usize = 1 << 20;

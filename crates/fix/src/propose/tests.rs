@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use namegate_core::policy::config::Config;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
+use namegate_findings::records::post_order;
 use proptest::prelude::*;
 
 use super::map::CharMap;
@@ -13,7 +14,6 @@ use super::*;
 use crate::plan::check::check_renames;
 use crate::plan::order::order_names;
 use crate::plan::{FileKind, Rename, Retarget, Skipped, components};
-use crate::records::post_order;
 
 #[derive(Default)]
 struct ProblemCounter(AtomicU64);

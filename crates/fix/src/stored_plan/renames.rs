@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use namegate_core::policy::Confidence;
+use namegate_findings::records::{EntryRecord, RecordCursor};
 
 use crate::plan::{FileKind, InodeTime, PlanDirectory, Rename, SeenBirth, SeenEntry};
-use crate::records::{EntryRecord, RecordCursor};
 
 /// The number of renames of a directory that are held in memory; the others are read again when they are needed.
 const MOST_HELD: usize = 16_384;

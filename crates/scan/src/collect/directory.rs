@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use namegate_core::name::Span;
 use namegate_core::policy::Violation;
+use namegate_findings::location::DirectoryPath;
 
 use super::record::{CollectedGroup, CollectedRecord};
 use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
-use crate::source::location::DirectoryPath;
 
 /// What was collected of one directory.
 #[derive(Default)]

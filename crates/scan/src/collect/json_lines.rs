@@ -5,12 +5,12 @@ use std::io::{self, BufRead, Read};
 
 use namegate_core::name::display::harmless;
 use namegate_findings::group::LIMIT;
+use namegate_findings::location::{Container, DirectoryPath};
 use serde::de::DeserializeOwned;
 
 use super::FindingsCollection;
 use super::record::{CollectedGroup, CollectedRecord, ROW};
 use crate::report::json::lines::{self, CollisionLine, FaultLine, JsonLineType, RecordLine, SummaryLine};
-use crate::source::location::{Container, DirectoryPath};
 
 /// A line that was read.
 pub(super) enum CollectedLine {

@@ -10,13 +10,13 @@ use namegate_core::name::display::harmless;
 use namegate_core::name::reading::NotLegacy;
 use namegate_core::policy::profile::ProfileSet;
 use namegate_core::policy::{DecodedAs, SuggestedName, UnknownWord, Violation};
+use namegate_findings::location::{ArchiveKind, Container, DirectoryPath, Location, ObjectId};
 use namegate_findings::record::UnlistedViolations;
 
 use crate::report::json::lines::{
     self, CollisionLine, FROM_ARCHIVE, FROM_GIT, FROM_LIST, RecordLine, ViolationLine,
 };
 use crate::report::{ReportedName, ReportedViolation};
-use crate::source::location::{ArchiveKind, Container, DirectoryPath, Location, ObjectId};
 
 /// The `type` of a violation that was a row of a table: the rows of a name are put together later.
 pub(super) const ROW: &str = "row";

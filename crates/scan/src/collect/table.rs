@@ -9,6 +9,7 @@ use arrow_schema::ArrowError;
 use namegate_arrow::{FindingRow, FindingTable, TaskSummary, ViolationRow};
 use namegate_core::name::display::display;
 use namegate_files::json::{Base64, Hex, to_line};
+use namegate_findings::location::DirectoryPath;
 
 use super::FindingsCollection;
 use super::json_lines::{CollectedLine, key_of, parse};
@@ -16,7 +17,6 @@ use super::record::ROW;
 use crate::parquet_file::ParquetFile;
 use crate::report::json::lines::{RecordLine, ViolationLine};
 use crate::report::parquet::SUMMARY_KEY;
-use crate::source::location::DirectoryPath;
 
 /// Adds the rows of a file.
 pub(super) fn read(file: &Path, name: &str, collection: &mut FindingsCollection) -> io::Result<()> {

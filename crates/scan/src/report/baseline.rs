@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use namegate_core::policy::rule::RuleId;
 use namegate_files::json::{self, Base64, TextBytes};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::DirectoryPath;
 use serde::{Deserialize, Serialize};
 
 use super::layout::grouped;
 use super::summary::Accepted;
 use super::{Detail, Report, ReportedName, Summary};
-use crate::source::location::DirectoryPath;
 
 /// With fewer entries that match nothing, names may just have been corrected.
 const MANY: u64 = 100;
@@ -81,8 +81,9 @@ impl Baseline {
     /// The first line that is not an object with a path and a known rule.
     ///
     /// ```
-    /// use namegate::{report::baseline::Baseline, source::location::DirectoryPath};
+    /// use namegate_findings::location::DirectoryPath;
     /// use namegate_core::policy::rule::RuleId;
+    /// use namegate_scan::report::baseline::Baseline;
     /// let known = b"{\"path\":\"a/b?\",\"rule\":\"reserved-character\"}\n";
     /// let known = Baseline::parse(known, Default::default()).unwrap();
     /// let place = DirectoryPath { container: None, dir: b"a".to_vec(), inode: None };

@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use namegate_core::name::display::display;
 use namegate_core::policy::CheckOutcome;
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::Container;
 
 use super::layout::counted;
 use super::{Report, ReportedName, Summary};
-use crate::source::location::Container;
 
 /// Maximum number of annotations of each level.
 const MAX_ANNOTATIONS: u64 = 10;

@@ -17,6 +17,7 @@ use namegate_core::policy::profile::ProfileSet;
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_files::json::{self, Hex};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::DirectoryPath;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,7 +27,6 @@ use super::{
     CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation,
     Summary,
 };
-use crate::source::location::DirectoryPath;
 
 const HEAD: &str = include_str!("html/head.html");
 const BODY: &str = include_str!("html/body.html");

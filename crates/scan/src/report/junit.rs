@@ -13,6 +13,7 @@ use namegate_core::name::display::display;
 use namegate_core::policy::CheckOutcome;
 use namegate_core::policy::rule::Severity;
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::DirectoryPath;
 use namegate_findings::temporary;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
@@ -20,7 +21,6 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use super::{
     DirectoryFindings, FailOn, RenderedFindings, Renderer, Report, ReportedName, ReportedViolation, Summary,
 };
-use crate::source::location::DirectoryPath;
 
 /// Bytes of the cases of a suite that are held in memory; the rest waits in a temporary file.
 const MOST_HELD: usize = 1 << 20;

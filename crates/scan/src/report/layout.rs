@@ -23,7 +23,7 @@ pub fn set_terminal_width(columns: usize) {
 }
 
 /// The width of the terminal, if standard output is a terminal.
-pub fn terminal_width() -> Option<usize> {
+pub(crate) fn terminal_width() -> Option<usize> {
     TERMINAL_WIDTH.get().copied()
 }
 
@@ -89,7 +89,7 @@ pub fn write_wrapped(out: &mut dyn Write, at: usize, style: Style, text: &str) -
 ///
 /// # Errors
 /// As writing to `out`.
-pub fn write_wrapped_to(
+pub(crate) fn write_wrapped_to(
     out: &mut dyn Write,
     width: usize,
     at: usize,

@@ -57,7 +57,7 @@ pub enum Fate {
 
 impl Fate {
     /// Reports whether the name arrives as it is, or is not meant to arrive.
-    pub fn is_harmless(self) -> bool {
+    pub(crate) fn is_harmless(self) -> bool {
         self < Self::Changed || self == Self::LeftBehind
     }
 }

@@ -8,13 +8,13 @@ use namegate_core::name::script;
 use namegate_core::policy::profile::Profile;
 use namegate_core::policy::rule::{Concern, RuleId, Severity};
 use namegate_core::policy::{CheckOutcome, Confidence, Policy};
+use namegate_findings::location::DirectoryPath;
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::layout::counted;
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{DirectoryFindings, ReportedName, ReportedViolation};
 use crate::encoded_text::EncodedNames;
-use crate::source::location::DirectoryPath;
 
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -58,9 +58,9 @@ pub struct Summary {
 }
 
 /// Names without a letter of any script, such as `2024-01`.
-pub const NO_SCRIPT: &str = "no script";
+pub(crate) const NO_SCRIPT: &str = "no script";
 /// Names that are not UTF-8.
-pub const NOT_UTF8: &str = "not UTF-8";
+pub(crate) const NOT_UTF8: &str = "not UTF-8";
 
 /// How often a rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Summary {
     }
 
     /// Creates an empty summary for a run that reports the readiness for `targets`.
-    pub fn for_targets(targets: &[&'static Profile]) -> Self {
+    pub(crate) fn for_targets(targets: &[&'static Profile]) -> Self {
         Self { targets: targets.iter().map(|target| Readiness::new(target)).collect(), ..Self::default() }
     }
 
@@ -110,7 +110,7 @@ impl Summary {
         }
     }
 
-    pub fn count_findings(&mut self, findings: &DirectoryFindings) {
+    pub(crate) fn count_findings(&mut self, findings: &DirectoryFindings) {
         findings.records.iter().chain(&findings.accepted).for_each(|record| self.count(record));
         self.collisions += findings.groups.len() as u64;
     }
@@ -137,7 +137,7 @@ impl Summary {
     }
 
     /// `no finding`, or `no new finding` if a baseline accepts some.
-    pub fn no_finding(&self) -> &'static str {
+    pub(crate) fn no_finding(&self) -> &'static str {
         match self.baseline {
             Some(Accepted { accepted: 1.., .. }) => "no new finding",
             _ => "no finding",
@@ -154,7 +154,7 @@ impl Summary {
     }
 
     /// Counts further violations of a name that was counted before, with the rules `known`.
-    pub fn count_rules(&mut self, record: &ReportedName, known: &[RuleId]) {
+    pub(crate) fn count_rules(&mut self, record: &ReportedName, known: &[RuleId]) {
         for (at, ReportedViolation { violation, .. }) in record.objections.iter().enumerate() {
             let rule = violation.rule;
             let is_first = record.objections[..at].iter().all(|earlier| earlier.violation.rule != rule);
@@ -243,14 +243,14 @@ impl Summary {
     }
 
     /// The broken rules with their counts, the most frequent first.
-    pub fn rules_by_count(&self) -> Vec<(RuleId, RuleCounts)> {
+    pub(crate) fn rules_by_count(&self) -> Vec<(RuleId, RuleCounts)> {
         let mut rules: Vec<_> = self.rules.iter().map(|(&rule, &counts)| (rule, counts)).collect();
         rules.sort_by_key(|&(rule, counts)| (Reverse(counts.violations), rule));
         rules
     }
 
     /// The directories with the most names with findings, the worst first.
-    pub fn worst_directories(&self) -> Vec<(&[u8], u64)> {
+    pub(crate) fn worst_directories(&self) -> Vec<(&[u8], u64)> {
         self.directories_with_most.sorted()
     }
 }

@@ -14,13 +14,13 @@ use namegate_core::name::display::{display, display_part};
 use namegate_core::policy::Confidence;
 use namegate_core::policy::rule::{Concern, RuleId};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::DirectoryPath;
 
 use self::names::{TextRenderer, marked, write_names};
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
 use super::readiness::{Readiness, ReadinessVerdict};
 use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
 use crate::encoded_text::EncodedText;
-use crate::source::location::DirectoryPath;
 
 /// The grouping of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

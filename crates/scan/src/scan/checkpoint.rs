@@ -16,11 +16,11 @@ use namegate_core::policy::profile::ProfileSet;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Confidence, DecodedAs, SuggestedName, UnknownWord, Violation};
 use namegate_files::json::Base64;
+use namegate_findings::location::DirectoryPath;
 use namegate_findings::record::UnlistedViolations;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
-use crate::source::location::DirectoryPath;
 use crate::source::{Fault, Frontier};
 
 /// Stores checkpoints, from which another scan can resume.

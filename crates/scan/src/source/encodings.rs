@@ -71,7 +71,7 @@ impl TreeEncodings {
 
 impl DirectoryBatch {
     /// Whether a name to check is not UTF-8.
-    pub fn needs_encodings(&self) -> bool {
+    pub(crate) fn needs_encodings(&self) -> bool {
         self.names.ill_formed().next().is_some()
     }
 

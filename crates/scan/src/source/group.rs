@@ -14,9 +14,9 @@ use std::thread;
 
 use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::{GroupedDirectory, GroupedNames, GroupedPart, Groups, LargeGroup, PartSource};
+use namegate_findings::location::{Container, Locations};
 use parking_lot::Mutex;
 
-use super::location::{Container, Locations};
 use super::{DirectoryBatch, Parts, SourceEvent};
 
 /// Bytes of paths that are kept in memory: by the source until all are read, then by each thread.

@@ -21,11 +21,11 @@ use namegate_core::name::display::shown;
 use namegate_files::signature::{self, TextKind};
 pub use namegate_findings::decode::Decoding;
 use namegate_findings::group::Groups;
+use namegate_findings::location::{Container, Locations};
 use namegate_findings::split::{self, MAX_NAME, Shape};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
-use crate::source::location::{Container, Locations};
 use fields::{Field, ListFormat, Missing};
 
 /// Reads names from a stream.

@@ -33,10 +33,8 @@ use namegate_core::name::arena::Arena;
 use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::directory::LocatedNames;
 use namegate_findings::group::Clashes;
-pub use namegate_findings::location;
+use namegate_findings::location::{Container, Location, Locations};
 use namegate_findings::unmarked::UnmarkedNames;
-
-use crate::source::location::{Container, Location, Locations};
 
 /// A source of names.
 pub trait Source: Sync {
@@ -236,7 +234,7 @@ impl DirectoryBatch {
     }
 
     /// An empty batch for the same directory.
-    pub fn without_names(&self) -> Self {
+    pub(crate) fn without_names(&self) -> Self {
         let (container, encodings) = (self.container.clone(), self.encodings.clone());
         let (names, in_repository) = (self.names.empty_like(), self.in_repository);
         Self { container, names, in_repository, encodings, ..Self::new(self.dir.clone(), self.root_len) }
@@ -259,13 +257,13 @@ impl DirectoryBatch {
         matches!(self.siblings, SiblingNames::None | SiblingNames::Excluded(_))
     }
 
-    pub fn name_bytes(&self) -> usize {
+    pub(crate) fn name_bytes(&self) -> usize {
         self.names.len() + self.holding_nul.iter().map(Vec::len).sum::<usize>()
     }
 
     /// The same directory, for names of which it is known whether they are those of directories.
     #[must_use]
-    pub fn of_known_kinds(self) -> Self {
+    pub(crate) fn of_known_kinds(self) -> Self {
         Self { names: Arena::of_known_kinds(), ..self }
     }
 
@@ -275,7 +273,7 @@ impl DirectoryBatch {
     }
 
     /// Adds a name, with the kind of its entry if that is known.
-    pub fn push_entry(&mut self, name: &[u8], kind: Option<EntryKind>) {
+    pub(crate) fn push_entry(&mut self, name: &[u8], kind: Option<EntryKind>) {
         match self.names.push(name) {
             Ok(at) => {
                 if let Some(kind) = kind {
@@ -288,7 +286,7 @@ impl DirectoryBatch {
     }
 
     /// Adds a name with its location; either all names of a batch have a location or none.
-    pub fn push_located(&mut self, name: &[u8], location: Location) {
+    pub(crate) fn push_located(&mut self, name: &[u8], location: Location) {
         self.push_located_entry(name, location, None);
     }
 
@@ -353,7 +351,7 @@ impl DirectoryBatch {
     }
 
     /// Adds the name at index `at` of another batch for the same directory, with its location if it has one.
-    pub fn push_from(&mut self, other: &Self, at: usize, name: &[u8]) {
+    pub(crate) fn push_from(&mut self, other: &Self, at: usize, name: &[u8]) {
         let kind = Some(other.names.kind_of(name));
         if let Some(clash) = other.clashes.get(name) {
             self.clashes.insert(name.to_vec(), *clash);
@@ -379,7 +377,7 @@ impl DirectoryBatch {
 }
 
 /// The inode number of a directory on disk; `None` if it is no longer known.
-pub fn inode_of(dir: &[u8]) -> Option<u64> {
+pub(crate) fn inode_of(dir: &[u8]) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     // The name of a root that is not a directory is in a batch of its own, for the directory that contains it.
     let dir = if dir.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(dir)) };

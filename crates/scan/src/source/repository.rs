@@ -11,7 +11,7 @@ const METADATA: [&str; 7] = [".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", ".p
 const BARE: [&str; 3] = ["HEAD", "objects", "refs"];
 
 /// Whether the directory `dir` is part of a repository by its path.
-pub fn is_metadata(dir: &Path) -> bool {
+pub(crate) fn is_metadata(dir: &Path) -> bool {
     dir.components().any(|part| METADATA.iter().any(|name| part.as_os_str() == *name))
 }
 
@@ -43,7 +43,7 @@ impl RepositorySigns {
     }
 
     /// Whether it is a bare repository.
-    pub fn is_bare(self) -> bool {
+    pub(crate) fn is_bare(self) -> bool {
         self.bare == 0b111
     }
 }

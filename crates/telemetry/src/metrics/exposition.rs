@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::snapshot::{AuditCounts, RuleCount};
 
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of one scrape.
 pub(super) struct ExpositionPage<'s> {

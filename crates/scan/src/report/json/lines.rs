@@ -7,6 +7,7 @@ use namegate_core::policy::UnknownWord;
 use namegate_core::policy::profile::{self, ProfileSet};
 use namegate_files::json::{Base64, Hex};
 use namegate_findings::fingerprint::CheckBasis;
+use namegate_findings::location::{Container, Location};
 use namegate_findings::record::UnlistedViolations;
 use namegate_findings::unmarked::{UnmarkedNames, UnmarkedReading};
 use serde::{Deserialize, Serialize};
@@ -14,27 +15,26 @@ use serde::{Deserialize, Serialize};
 use crate::report::readiness::Readiness;
 use crate::report::summary::RuleCounts;
 use crate::report::{CollisionGroup, ReportedName, ReportedViolation, Summary};
-use crate::source::location::{Container, Location};
 
 /// The `type` of a name with violations, in a directory.
-pub const FINDING: &str = "finding";
+pub(crate) const FINDING: &str = "finding";
 /// The `type` of a name by itself.
 pub const NAME: &str = "name";
 /// The `type` of a group of names that become one.
-pub const COLLISION: &str = "collision";
+pub(crate) const COLLISION: &str = "collision";
 /// The `type` of something that could not be read.
-pub const FAULT: &str = "error";
+pub(crate) const FAULT: &str = "error";
 /// The `type` of a row of a table of counts.
 pub const COUNT: &str = "count";
 /// The `type` of the summary of a run.
-pub const SUMMARY: &str = "summary";
+pub(crate) const SUMMARY: &str = "summary";
 
 /// The `source` of names in a list.
-pub const FROM_LIST: &str = "list";
+pub(crate) const FROM_LIST: &str = "list";
 /// The `source` of names in a repository.
-pub const FROM_GIT: &str = "git";
+pub(crate) const FROM_GIT: &str = "git";
 /// The `source` of names in an archive.
-pub const FROM_ARCHIVE: &str = "archive";
+pub(crate) const FROM_ARCHIVE: &str = "archive";
 
 type NameBytes<'l> = Hex<Cow<'l, [u8]>>;
 type PathBytes<'l> = Base64<Cow<'l, [u8]>>;

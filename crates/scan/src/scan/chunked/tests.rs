@@ -6,11 +6,11 @@ use namegate_core::name::reading::EncodingCounts;
 use namegate_core::policy::{Confidence, Policy, Violation, profile};
 use namegate_findings::directory::DirectoryScan;
 use namegate_findings::group::Clash;
+use namegate_findings::location::{ArchiveKind, Container, Location};
 
 use super::*;
 use crate::progress::NoProgress;
 use crate::report::Detail;
-use crate::source::location::{ArchiveKind, Container, Location};
 
 /// As a scan of a source that is no tree.
 const GUESS: fn(&Path, &EncodingSample) -> Option<EncodingGuess> =

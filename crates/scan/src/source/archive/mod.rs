@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::Groups;
+use namegate_findings::location::{ArchiveKind, Container, Locations};
 use namegate_findings::split::{self, MAX_NAME, Shape, TOO_DEEP};
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent};
-use crate::source::location::{ArchiveKind, Container, Locations};
 pub use encoding::MemberEncoding;
 use encoding::ReadingCounts;
 use packed::Compression;

@@ -14,6 +14,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::thread;
 
+use namegate_findings::location::Container;
 use namegate_sys::process::processors;
 use parking_lot::Mutex;
 
@@ -26,7 +27,6 @@ use super::objects::{ObjectNumber, ObjectReader, ObjectTable};
 use super::repository::Repository;
 use super::tree::{Places, TreePath, path_bytes, too_deep};
 use crate::source::VersionedDirectory;
-use crate::source::location::Container;
 use crate::source::work_stack::WorkStack;
 
 /// The receiver of each error.

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use namegate_core::name::arena::Arena;
 use namegate_findings::group::Groups;
+use namegate_findings::location::{Container, Locations};
 use namegate_findings::split::{self, Shape, TOO_DEEP};
 
 use super::group::{GroupedSource, LIMIT};
 use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
-use crate::source::location::{Container, Locations};
 use repository::Repository;
 
 /// Names in a repository.

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use gix::ObjectId;
 use namegate_core::name::arena::Arena;
+use namegate_findings::location::{self, Container, Location};
 
 use super::changes::{TreeChanges, TreeVersion};
 use super::commits::Commits;
 use crate::source::git::batch_at;
 use crate::source::git::objects::{ObjectNumber, ObjectReader, ObjectTable};
 use crate::source::git::tree::{TreePath, expect_tree, sorted_entries};
-use crate::source::location::{self, Container, Location};
 use crate::source::{DirectoryBatch, VersionedDirectory};
 
 /// Commits by their numbers: the first and the last that have something.
