@@ -105,17 +105,7 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The plan is invalid, the journal cannot be written, or a root is read-only.
 pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let cannot_read =
-        |error: io::Error| CliError::new(format_args!("cannot read '{}': {error}", shown(&args.plan)));
-    let file = open_plan(&args.plan, args.yes || args.resume).map_err(cannot_read)?;
-    let plan = StoredPlan::read(file).map_err(|error| match error {
-        StoredPlanError::File(error) => cannot_read(error),
-        StoredPlanError::Lines(errors) => {
-            let lines: Vec<String> =
-                errors.iter().map(|error| format!("{}: {error}", shown(&args.plan))).collect();
-            CliError::new(lines.join("\nnamegate: "))
-        }
-    })?;
+    let plan = args.read_plan()?;
     let policy = read_policy(&plan.header).map_err(|error| about(&args.plan, error))?;
     let open_roots = |crosses| {
         let names = plan.new_names().map_err(CliError::new)?;
@@ -161,15 +151,7 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     let applied = progress.run(|| apply(&plan, roots, &mut journal, earlier.as_ref(), options, &progress));
     let stopped = progress.finish()?;
     let place = shown(journal.path());
-    let tally = applied.map_err(|error| {
-        CliError::new(format!(
-            "cannot write the journal '{place}': {error}\n\
-             Changes that are not in the journal were not made.\n\
-             To continue: namegate fix apply {plan} --resume --journal {place}\n\
-             To undo the changes: namegate fix undo {place}",
-            plan = shown(&args.plan)
-        ))
-    })?;
+    let tally = applied.map_err(|error| args.about_journal(&place, &error))?;
     write_result(&tally, out)?;
     args.write_left_out(&tally, options.at_least, plan.is_table, out)?;
     if let Some(status) = stopped.filter(|_| tally.is_interrupted) {
@@ -319,6 +301,30 @@ fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), 
 }
 
 impl ApplyArgs {
+    fn read_plan(&self) -> Result<StoredPlan, CliError> {
+        let cannot_read =
+            |error: io::Error| CliError::new(format_args!("cannot read '{}': {error}", shown(&self.plan)));
+        let file = open_plan(&self.plan, self.yes || self.resume).map_err(cannot_read)?;
+        StoredPlan::read(file).map_err(|error| match error {
+            StoredPlanError::File(error) => cannot_read(error),
+            StoredPlanError::Lines(errors) => {
+                let lines: Vec<String> =
+                    errors.iter().map(|error| format!("{}: {error}", shown(&self.plan))).collect();
+                CliError::new(lines.join("\nnamegate: "))
+            }
+        })
+    }
+
+    fn about_journal(&self, journal: &str, error: &io::Error) -> CliError {
+        CliError::new(format!(
+            "cannot write the journal '{journal}': {error}\n\
+             Changes that are not in the journal were not made.\n\
+             To continue: namegate fix apply {plan} --resume --journal {journal}\n\
+             To undo the changes: namegate fix undo {journal}",
+            plan = shown(&self.plan)
+        ))
+    }
+
     /// Writes how many lines are less certain than `at_least`, and how to see them.
     fn write_left_out(
         &self,

@@ -15,6 +15,7 @@ use namegate_core::policy::Policy;
 use namegate_core::policy::rule::Severity;
 use namegate_scan::report::baseline::RelativePaths;
 use namegate_scan::report::fan::MultiReport;
+use namegate_scan::report::html::ReportMetadata;
 use namegate_scan::report::text::Layout;
 use namegate_scan::{CheckpointSink, ScanSettings};
 use namegate_sys::{allocation, open_files};
@@ -99,7 +100,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     open_files::raise_limit();
     allocation::return_large_buffers();
     let ScanArgs {
-        mut paths,
+        paths,
         sources,
         report: mut report_args,
         suggestions,
@@ -110,26 +111,21 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         tree,
         policy,
     } = args;
-    if paths.is_empty() && sources.labels().is_empty() {
-        paths.push(".".into());
-        if is_pipe(io::stdin()) {
-            log::warn!(
-                "scanning the working directory; `--list -` checks the names on standard input instead"
-            );
-        }
-    }
+    let paths = if sources.labels().is_empty() { paths_or_working_directory(paths) } else { paths };
     tree.require_tree(!paths.is_empty())?;
     output.resolve_stdout(&mut report_args)?;
     let policy = targets.policy(&policy)?;
     let relative = RelativePaths::new(&paths);
     let mut settings = targets.settings(suggestions.encoding, &relative)?;
     settings.owner_of = tree.owner_of();
-    let mut head = report_args
-        .head(report_args.format.format == ReportFormat::Html || output.writes(ReportFormat::Html))?;
-    head.scanned = paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect();
-    // Where a Windows path is meant, an escaped backslash would mislead.
-    head.prefix = display(&settings.prefix).to_string().replace(r"\\", r"\");
-    head.has_owners = settings.owner_of.is_some();
+    let is_html = report_args.format.format == ReportFormat::Html || output.writes(ReportFormat::Html);
+    let head = ReportMetadata {
+        scanned: paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect(),
+        // Where a Windows path is meant, an escaped backslash would mislead.
+        prefix: display(&settings.prefix).to_string().replace(r"\\", r"\"),
+        has_owners: settings.owner_of.is_some(),
+        ..report_args.head(is_html)?
+    };
     let scope = || tree.add_to(scope(&paths, &policy, &settings)).with("--baseline", targets.baseline_path());
     let (state, before) = resume.map(|path| StateFile::open(path, scope())).transpose()?.unzip();
     let (left, before) = before.map(Option::unzip).unzip();
@@ -172,19 +168,28 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     }
     // A pipe whose reader does not read holds the end up.
     progress.run(|| files.finish(&summary))?;
-    match (progress.stopped(), state) {
-        (Some(status), _) => return Ok(status),
-        // The scan is not complete: its state is of use.
-        _ if summary.is_unread => {}
-        (None, Some(state)) => {
-            state
-                .remove()
-                .map_err(|error| CliError::new(format_args!("cannot remove the state: {error}")))?;
-        }
-        (None, None) => {}
+    if let Some(status) = progress.stopped() {
+        return Ok(status);
+    }
+    // The state of a scan that is not complete is of use.
+    if let Some(state) = state.filter(|_| !summary.is_unread) {
+        state.remove().map_err(|error| CliError::new(format_args!("cannot remove the state: {error}")))?;
     }
     targets.check_baseline(&summary)?;
     Ok(ExitStatus::from_summary(&summary, fail_on))
+}
+
+/// The paths to scan: the working directory, if none is given.
+fn paths_or_working_directory(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    if paths.is_empty() {
+        paths.push(".".into());
+        if is_pipe(io::stdin()) {
+            log::warn!(
+                "scanning the working directory; `--list -` checks the names on standard input instead"
+            );
+        }
+    }
+    paths
 }
 
 /// What a scan of `paths` reads and checks, except for the options of trees and the baseline.
