@@ -118,14 +118,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let relative = RelativePaths::new(&paths);
     let mut settings = targets.settings(suggestions.encoding, &relative)?;
     settings.owner_of = tree.owner_of();
-    let is_html = report_args.format.format == ReportFormat::Html || output.writes(ReportFormat::Html);
-    let head = ReportMetadata {
-        scanned: paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect(),
-        // Where a Windows path is meant, an escaped backslash would mislead.
-        prefix: display(&settings.prefix).to_string().replace(r"\\", r"\"),
-        has_owners: settings.owner_of.is_some(),
-        ..report_args.head(is_html)?
-    };
+    let scanned = paths.iter().map(|path| absolute(path)).chain(sources.labels()).collect();
+    let head = metadata(&report_args, &output, &settings, scanned)?;
     let scope = || tree.add_to(scope(&paths, &policy, &settings)).with("--baseline", targets.baseline_path());
     let (state, before) = resume.map(|path| StateFile::open(path, scope())).transpose()?.unzip();
     let (left, before) = before.map(Option::unzip).unzip();
@@ -190,6 +184,23 @@ fn paths_or_working_directory(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
         }
     }
     paths
+}
+
+/// What reports say of the whole scan.
+fn metadata(
+    report_args: &ReportArgs,
+    output: &OutputArgs,
+    settings: &ScanSettings,
+    scanned: Vec<String>,
+) -> Result<ReportMetadata, CliError> {
+    let is_html = report_args.format.format == ReportFormat::Html || output.writes(ReportFormat::Html);
+    Ok(ReportMetadata {
+        scanned,
+        // Where a Windows path is meant, an escaped backslash would mislead.
+        prefix: display(&settings.prefix).to_string().replace(r"\\", r"\"),
+        has_owners: settings.owner_of.is_some(),
+        ..report_args.head(is_html)?
+    })
 }
 
 /// What a scan of `paths` reads and checks, except for the options of trees and the baseline.

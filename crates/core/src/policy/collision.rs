@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::active_rule::RuleWeight;
 use super::profile::Test;
 use super::rule::RuleId;
-use super::tables::RuleWeight;
 use super::{Policy, Violation};
 use crate::name::casefold::{self, Fold};
 use crate::name::normalize::Form;

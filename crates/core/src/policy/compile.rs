@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::active_rule::ActiveRule;
 use super::prefilter::Prefilter;
 use super::profile::{Limit, Profile, ProfileRule, ProfileSet, Test, Unit};
 use super::rule::{RuleId, Severity};
 use super::suggest::RepairScope;
-use super::tables::{RuleWeight, Tables};
+use super::tables::Tables;
 use crate::name::normalize::Form;
 
 /// The longest name that Linux stores, in bytes.
@@ -50,36 +51,6 @@ pub struct Normalization {
     pub form: Form,
     /// What happens to a name in another form.
     pub on_mismatch: OnMismatch,
-}
-
-/// A rule that is in effect, with all profiles that have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActiveRule {
-    /// What is looked for.
-    pub test: Test,
-    /// The strictest severity that a profile or the configuration gives it.
-    pub severity: Severity,
-    /// The profiles that have the rule.
-    pub profiles: ProfileSet,
-    /// The profiles for which it is an error.
-    pub refused_by: ProfileSet,
-    /// The standard, manual or source code that the rule is based on.
-    pub source: &'static str,
-    /// Whether the source was checked.
-    pub verified: bool,
-    /// Whether a target accepts such a name but stores or shows another one.
-    pub stored_otherwise: bool,
-}
-
-impl ActiveRule {
-    pub(super) fn weight(&self) -> RuleWeight {
-        RuleWeight {
-            severity: self.severity,
-            profiles: self.profiles,
-            refused_by: self.refused_by,
-            is_certain: true,
-        }
-    }
 }
 
 /// Decides which names are allowed. Immutable; made by [`Policy::from_profiles`] or [`Policy::builder`].

@@ -13,6 +13,7 @@
 //! ```
 
 #[cfg(feature = "automaton")]
+mod active_rule;
 pub mod automaton;
 mod collision;
 mod compile;
@@ -33,8 +34,9 @@ mod violation;
 mod visit;
 
 pub use crate::nearest::UnknownWord;
+pub use active_rule::ActiveRule;
 pub use collision::Collision;
-pub use compile::{ActiveRule, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
+pub use compile::{MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
 pub use entry::{AppliesTo, Entry, EntryKind};
 pub use fingerprint::{Fingerprints, SharedFingerprints, UsedFingerprints};
 pub use suggest::{

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use super::compile::ActiveRule;
+use super::active_rule::ActiveRule;
 use super::dotgit;
 use super::profile::{NamePart, Test, Unit};
 use super::rule::RuleId;

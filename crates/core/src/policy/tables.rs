@@ -1,60 +1,15 @@
 //! The rules of a policy, arranged for checking: no check searches the list of rules. Made once, when a policy is compiled.
 
-use super::Violation;
+use super::active_rule::{ActiveRule, RuleWeight};
 use super::collision::Equivalence;
-use super::compile::ActiveRule;
-use super::entry::{AppliesTo, Entry};
-use super::profile::{Chars, Limit, NamePart, ProfileSet, ReservedNames, Test};
-use super::rule::{RuleId, RuleKind, Severity};
-use crate::name::Span;
+use super::entry::AppliesTo;
+use super::profile::{Chars, Limit, NamePart, ReservedNames, Test};
+use super::rule::{RuleId, RuleKind};
 use crate::name::age::{self, AssignedSet};
 use crate::name::normalize::Form;
 
 /// The number of rules, for tables indexed by [`RuleId`].
 pub(super) const RULES_LEN: usize = RuleId::PathTooLong as usize + 1;
-
-/// The severity of a violation, and the profiles that report it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RuleWeight {
-    pub(super) severity: Severity,
-    pub(super) profiles: ProfileSet,
-    pub(super) refused_by: ProfileSet,
-    pub(super) is_certain: bool,
-}
-
-impl RuleWeight {
-    /// An error for all of `profiles`.
-    pub(super) fn error(profiles: ProfileSet) -> Self {
-        Self { severity: Severity::Error, profiles, refused_by: profiles, is_certain: true }
-    }
-
-    pub(super) fn violation(self, rule: RuleId, span: Span) -> Violation {
-        let Self { severity, profiles, refused_by, is_certain } = self;
-        Violation { rule, severity, span, profiles, refused_by, is_certain }
-    }
-
-    /// The weight of a rule for an entry; `None` if the rule does not apply to it. A rule that may not apply only warns.
-    pub(super) fn for_entry(self, applies_to: AppliesTo, entry: Entry) -> Option<Self> {
-        match applies_to.includes(entry) {
-            Some(applies) => applies.then_some(self),
-            None => Some(Self {
-                severity: Severity::Warn,
-                refused_by: ProfileSet::EMPTY,
-                is_certain: false,
-                ..self
-            }),
-        }
-    }
-
-    pub(super) fn merge(self, other: Self) -> Self {
-        Self {
-            severity: self.severity.max(other.severity),
-            profiles: self.profiles.union(other.profiles),
-            refused_by: self.refused_by.union(other.refused_by),
-            is_certain: self.is_certain || other.is_certain,
-        }
-    }
-}
 
 /// A reserved word.
 #[derive(Clone, Debug)]

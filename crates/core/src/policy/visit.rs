@@ -6,11 +6,12 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use super::active_rule::RuleWeight;
 use super::compile::OnMismatch;
 use super::entry::{AppliesTo, Entry, EntryKind};
 use super::profile::NamePart;
 use super::rule::{RuleId, Severity};
-use super::tables::{RULES_LEN, ReservedWord, RuleWeight};
+use super::tables::{RULES_LEN, ReservedWord};
 use super::{NameCheck, Policy, Verdict, Violation, dotgit, length};
 use crate::name::arena::Arena;
 use crate::name::normalize::{self, first_difference, is_in_form};
