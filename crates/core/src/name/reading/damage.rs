@@ -117,17 +117,17 @@ fn escaped(rest: &[u8]) -> Option<u8> {
     Some((high - b'0') << 4 | low as u8)
 }
 
-/// The bytes of `name`, in which each surrogate from U+DC80 to U+DCFF stands for a byte (PEP 383); `None` if there is none.
+/// The bytes of `name`, in which each surrogate from U+DC80 to U+DCFF stands for a byte (PEP 383); `None` if there is none, or if anything
+/// else is ill-formed: then other text has these bytes by chance.
 pub(super) fn unescape_surrogates(name: &[u8]) -> Option<Vec<u8>> {
     let (mut bytes, mut at) = (Vec::new(), 0);
     for found in ill_formed(name) {
-        if found.kind == Malformation::Surrogate
-            && let Some(value @ 0xDC80..=0xDCFF) = found.value
-        {
-            bytes.extend_from_slice(&name[at..found.span.start]);
-            bytes.push((value - 0xDC00) as u8);
-            at = found.span.end;
-        }
+        let (Malformation::Surrogate, Some(value @ 0xDC80..=0xDCFF)) = (found.kind, found.value) else {
+            return None;
+        };
+        bytes.extend_from_slice(&name[at..found.span.start]);
+        bytes.push((value - 0xDC00) as u8);
+        at = found.span.end;
     }
     if at == 0 {
         return None;
@@ -219,6 +219,8 @@ mod tests {
         assert_eq!(unescape_percent(b"caf\xE9 80%"), None);
         assert_eq!(unescape_surrogates(b"caf\xED\xB3\xA9").as_deref(), Some(&b"caf\xE9"[..]));
         assert_eq!(unescape_surrogates(b"\xED\xA0\x80"), None);
+        let ukrainian = b"\xEF\xEE\xE2\xED\xB3\xBA\xF8";
+        assert_eq!(unescape_surrogates(ukrainian), None, "`повнієш` in windows-1251");
         let read = |name: &[u8]| masked(name).map(|masked| masked.text);
         assert_eq!(read(b"\xE8\xAF_\xE6\xA3\xAE").as_deref(), Some("_森"));
         assert_eq!(read(b"\xD0\xBF\xD1?\xD0\xB8").as_deref(), Some("п_и"));

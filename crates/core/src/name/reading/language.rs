@@ -78,6 +78,8 @@ pub(super) struct Prepared {
     steps: Vec<usize>,
     /// What the other steps cost in the languages with Latin letters.
     fixed: [i16; MOST_LANGUAGES],
+    /// The least of these, or of what the letters cost in a language with another script.
+    least_fixed: f32,
     /// The number of ASCII letters to which the other steps lead.
     fixed_letters: usize,
     /// What words of ASCII letters cost for their case.
@@ -133,6 +135,8 @@ impl Prepared {
         } else {
             steps.push(characters.len());
         }
+        let least = self.fixed[..latin.languages].iter().copied().fold(i16::MAX, i16::min);
+        self.least_fixed = in_whole(least).min(ASCII * self.fixed_letters as f32);
         let mut start = 0;
         for word in characters.split(|c| c.is_ascii() && c.kind == Kind::None) {
             if word.iter().all(TextCharacter::is_ascii) {
@@ -152,15 +156,29 @@ impl Prepared {
     /// The cost of what no language changes: symbols, and letters whose case is odd. It is the least cost that any language could
     /// give.
     pub(super) fn least(&self) -> f32 {
+        self.symbols() + self.words()
+    }
+
+    /// The cost of symbols and of letters that stand alone.
+    pub(super) fn symbols(&self) -> f32 {
         let is_letter = |at: usize| self.characters.get(at).is_some_and(|c| c.kind != Kind::None);
         let symbol = |&at: &usize| {
             let in_word = at > 0 && is_letter(at - 1) && is_letter(at + 1);
             u32::from(self.characters[at].symbol[usize::from(in_word)])
         };
         let symbols: u32 = self.beyond.iter().map(symbol).sum();
-        let parts = self.words.iter().map(|word| &self.characters[word.clone()]);
-        let words = parts.flat_map(|part| part.split(|c| c.kind == Kind::None));
-        symbols as f32 + self.lonely() + self.fixed_case + words.map(odd_case).sum::<f32>()
+        symbols as f32 + self.lonely()
+    }
+
+    /// The cost of words whose case is odd.
+    pub(super) fn words(&self) -> f32 {
+        let words = self.words.iter().map(|word| odd_case(&self.characters[word.clone()]));
+        self.fixed_case + words.sum::<f32>()
+    }
+
+    /// The least that the steps cost that only have ASCII, in any language.
+    pub(super) fn least_letters(&self) -> f32 {
+        self.least_fixed
     }
 
     /// The cost of a letter of another alphabet than the Latin one that stands alone, in a text without a word in that alphabet.
@@ -266,22 +284,48 @@ fn stem_len(text: &[u8]) -> usize {
     }
 }
 
-/// The cost of a word whose letters are not all lower-case.
-fn odd_case(word: &[TextCharacter]) -> f32 {
-    if word.iter().all(|c| c.case != Case::Upper) {
-        return 0.0;
+/// The cost of words whose letters are not all lower-case.
+fn odd_case(characters: &[TextCharacter]) -> f32 {
+    let (mut cost, mut word) = (0.0, WordCase::default());
+    for c in characters {
+        if c.kind == Kind::None {
+            cost += std::mem::take(&mut word).cost();
+        } else {
+            word.add(c.case);
+        }
     }
-    let (mut upper, mut lower, mut turns, mut before) = (0, 0, 0, Case::None);
-    for c in word {
-        upper += u32::from(c.case == Case::Upper);
-        lower += u32::from(c.case == Case::Lower);
-        turns += u32::from(before == Case::Lower && c.case == Case::Upper);
-        before = c.case;
+    cost + word.cost()
+}
+
+/// The case of the letters of a word.
+#[derive(Default)]
+struct WordCase {
+    letters: u32,
+    upper: u32,
+    lower: u32,
+    /// How many capitals follow small letters.
+    turns: u32,
+    is_capitalized: bool,
+    is_after_lower: bool,
+}
+
+impl WordCase {
+    fn add(&mut self, case: Case) {
+        let is_upper = case == Case::Upper;
+        self.is_capitalized |= is_upper && self.letters == 0;
+        self.letters += 1;
+        self.upper += u32::from(is_upper);
+        self.turns += u32::from(is_upper && self.is_after_lower);
+        self.is_after_lower = case == Case::Lower;
+        self.lower += u32::from(self.is_after_lower);
     }
-    match upper {
-        0 => 0.0,
-        1 if word[0].case == Case::Upper => 0.7,
-        2.. if lower == 0 => 2.0,
-        _ => 1.0 + 4.0 * turns as f32 + if upper > 1 { 2.0 } else { 0.0 },
+
+    fn cost(&self) -> f32 {
+        match self.upper {
+            0 => 0.0,
+            1 if self.is_capitalized => 0.7,
+            2.. if self.lower == 0 => 2.0,
+            upper => 1.0 + 4.0 * self.turns as f32 + if upper > 1 { 2.0 } else { 0.0 },
+        }
     }
 }

@@ -400,6 +400,58 @@ fn names_that_differ_in_numbers_or_in_ascii_words_are_one_piece_of_evidence() {
     assert_eq!(read(&series[..1], &tree).0, [true]);
 }
 
+/// Of a directory: how each name is read, and whether that is likely.
+fn read_together(names: &[Vec<u8>]) -> Vec<(String, bool)> {
+    let guess =
+        EncodingGuess::for_names(names.iter().map(Vec::as_slice), &EncodingCounts::default()).unwrap();
+    let read = |name: &Vec<u8>| guess.read(name).map(|reading| (reading.text, reading.is_likely)).unwrap();
+    names.iter().map(read).collect()
+}
+
+#[test]
+fn a_name_is_a_guess_if_only_it_tells_two_encodings_apart() {
+    // All but the last have the same letters in windows-1252, where `š` is `ð`.
+    let names = ["öösel", "jõgi", "käsi", "rõõm ja mõõk", "küünal", "hõbe", "sõber", "sandvitš"];
+    let names = names.map(|name| encoded("windows-1257", name));
+    let read = read_together(&names);
+    assert!(read[..7].iter().all(|(_, is_likely)| *is_likely), "{read:?}");
+    assert!(read[7].0 == "sandvitš" || !read[7].1, "{read:?}");
+}
+
+#[test]
+fn a_word_in_many_names_is_one_piece_of_evidence() {
+    let names = [
+        "bârâie",
+        "Fluorizându",
+        "DECIGRAM FLUORIZÂNDU",
+        "cumincior bârâie",
+        "spalet fluorizându",
+        "Bârâie 2",
+    ];
+    let names = names.map(|name| encoded("windows-1250", name));
+    for (text, is_likely) in read_together(&names) {
+        assert!(text.to_lowercase().contains('â') || !is_likely, "{text}");
+    }
+}
+
+#[test]
+fn the_length_of_numbers_decides_nothing() {
+    let stems = ["Größe #", "Übersicht #.doc", "# für Mütter", "sandvitð #", "Fl#ß"];
+    let read = |number: &str| {
+        let names: Vec<Vec<u8>> =
+            stems.map(|stem| encoding_rs::WINDOWS_1252.encode(&stem.replace('#', number)).0.into()).into();
+        read_together(&names)
+            .into_iter()
+            .map(|(text, is_likely)| (text.replace(number, "#"), is_likely))
+            .collect::<Vec<_>>()
+    };
+    let short = read("7");
+    assert!(short.iter().any(|(_, is_likely)| *is_likely), "{short:?}");
+    for number in ["2024", "20240131", "000000000000000000000001", &"9".repeat(150)] {
+        assert_eq!(read(number), short, "{number}");
+    }
+}
+
 #[test]
 fn the_guess_does_not_depend_on_the_order_of_names() {
     let mut names: Vec<Vec<u8>> =

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::super::{Contents, Damage, Kept, Wrapping};
-use super::readings::NameComparison;
+use super::comparison::NameComparison;
+use super::rivals::Rivals;
 use super::{Choice, EncodingGuess, NameReading};
 use crate::name::escape::escape;
 
@@ -14,6 +15,7 @@ pub struct GuessReader<'g> {
     /// The choices, by [`without_numbers`].
     choices: HashMap<Vec<u8>, Option<Choice>>,
     comparison: Box<NameComparison>,
+    rivals: Rivals,
 }
 
 /// The number of choices that a [`GuessReader`] remembers.
@@ -21,24 +23,24 @@ const MOST_CHOICES: usize = 1024;
 
 impl<'g> GuessReader<'g> {
     pub(super) fn new(guess: &'g EncodingGuess) -> Self {
-        Self { guess, choices: HashMap::new(), comparison: Box::default() }
+        Self { guess, choices: HashMap::new(), comparison: Box::default(), rivals: Rivals::default() }
     }
 
     /// As [`EncodingGuess::read`].
     pub fn read(&mut self, name: &[u8]) -> Option<NameReading> {
-        let Self { guess, choices, comparison } = self;
+        let Self { guess, choices, comparison, rivals } = self;
         let (wrapping, bytes) = Wrapping::find(name);
         let key = without_numbers(&bytes);
         if choices.len() >= MOST_CHOICES && !choices.contains_key(&key) {
             choices.clear();
         }
-        let choice = choices.entry(key).or_insert_with_key(|key| match guess.sample.get(key) {
-            Some(sampled) => guess.choose(&sampled.readings),
+        let choice = choices.entry(key).or_insert_with_key(|key| match guess.sampled(key) {
+            Some(sampled) => guess.choose(key, &sampled.readings, rivals),
             None => {
-                let mut readings = comparison.readings(&bytes);
-                readings.consider(|_| true);
-                readings.weigh(&mut (), |(), first, _| *guess.shares.lanes(first), |(), _, _| ());
-                guess.choose(&readings)
+                let mut readings = comparison.readings(key);
+                readings.consider(|first, _| Some(first.lanes() as u16));
+                readings.weigh(&mut (), |(), lanes, _| guess.shares()[lanes], |(), _, _| ());
+                guess.choose(key, &readings, rivals)
             }
         });
         let Choice { contents, is_likely, others } = choice.as_ref()?;
@@ -90,8 +92,7 @@ pub(super) fn without_numbers(name: &[u8]) -> Vec<u8> {
 
 /// The words of `name` that have bytes beyond ASCII: what it says about the encoding of other names. Names that differ in the rest are one
 /// piece of evidence.
-pub(super) fn telling_words(name: &[u8]) -> Vec<u8> {
+pub(super) fn telling_words(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
-    let words = name.split(|byte| !is_letter(byte)).filter(|word| !word.is_ascii());
-    words.collect::<Vec<_>>().join(&b' ')
+    name.split(move |byte| !is_letter(byte)).filter(|word| !word.is_ascii())
 }

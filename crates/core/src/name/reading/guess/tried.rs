@@ -96,9 +96,19 @@ pub(super) enum ByTable {
     Same(Number),
 }
 
+static NUMBERS: LazyLock<CharacterNumbers> = LazyLock::new(CharacterNumbers::new);
+
+/// Whether two explanations give a byte beyond ASCII different characters; `true` if it is a part of one in either.
+pub(super) fn reads_differ(byte: u8, first: Number, second: Number) -> bool {
+    let is_bytewise = |number: Number| {
+        tried_encodings().get(usize::from(number)).is_some_and(|tried| tried.characters.is_some())
+    };
+    let numbers = &NUMBERS.0[usize::from(byte) - 0x80];
+    !is_bytewise(first) || !is_bytewise(second) || numbers[usize::from(first)] != numbers[usize::from(second)]
+}
+
 /// How the encodings read a name in which these bytes, less 80, occur.
 pub(super) fn read_by_tables(bytes: &[usize]) -> ForEach<ByTable> {
-    static NUMBERS: LazyLock<CharacterNumbers> = LazyLock::new(CharacterNumbers::new);
     let numbers = &NUMBERS.0;
     let (mut hashes, mut has_all, mut is_joined): (ForEach<u32>, _, _) =
         ([0; TRIED.len()], [true; TRIED.len()], [false; TRIED.len()]);
