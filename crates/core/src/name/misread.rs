@@ -12,7 +12,6 @@ mod tables;
 
 use std::cell::LazyCell;
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 
 pub use self::shared::SharedMisreading;
@@ -253,7 +252,7 @@ fn last_step(name: &str) -> Option<Step> {
     }
     let own = LazyCell::new(|| reading::cost(name));
     let best = |steps: &mut dyn Iterator<Item = Step>| steps.min_by(|a, b| a.cost.total_cmp(&b.cost));
-    let utf8 = best(&mut candidates.into_iter().filter_map(|outer| utf8_step(name, &own, outer)));
+    let utf8 = best(&mut candidates.into_iter().filter_map(|outer| utf8_step(name, || *own, outer)));
     utf8.or_else(|| {
         let outers = Outer::WESTERN.into_iter().filter(|_| looks_legacy);
         // Only other names could tell which encoding it was.
@@ -264,7 +263,7 @@ fn last_step(name: &str) -> Option<Step> {
 }
 
 /// The step from UTF-8, read as `outer`, to `name`, which costs `own`.
-fn utf8_step(name: &str, own: &impl Deref<Target = f32>, outer: Outer) -> Option<Step> {
+fn utf8_step(name: &str, own: impl Fn() -> f32, outer: Outer) -> Option<Step> {
     let text = String::from_utf8(outer.bytes(name)?).ok()?;
     if !text.chars().all(is_plausible) || !is_convincing(name, &text, outer) {
         return None;
@@ -277,7 +276,7 @@ fn utf8_step(name: &str, own: &impl Deref<Target = f32>, outer: Outer) -> Option
         _ => (GAIN_OF_LITTLE, SURE_OF_LITTLE),
     };
     let reread = Reread { read_as: outer.encoding()?, written_in: None };
-    let own = **own;
+    let own = own();
     (own - cost >= gain).then_some(Step { text, reread, is_sure: own - cost >= sure, cost })
 }
 

@@ -1,5 +1,7 @@
 //! Names of one directory that were read wrongly together: what one of them was is guessed from all of them.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::{GAIN_OF_LEGACY, Misread, Outer, Step, last_step, legacy_step, undo_after};
 use crate::name::reading::{self, EncodingCounts, EncodingGuess};
 
@@ -25,18 +27,19 @@ pub struct SharedMisreading {
     is_sure: bool,
     /// The encodings in which they were.
     guess: EncodingGuess,
+    /// What each name costs if it is read alone.
+    alone: HashMap<Box<str>, f32>,
 }
 
 impl SharedMisreading {
     /// Finds it in those of `names` that were read wrongly; `None` if fewer than two of them were.
     pub fn of_names<'n>(names: impl Iterator<Item = &'n str>) -> Option<Self> {
-        let mut names: Vec<&str> =
-            names.filter(|name| last_step(name).is_some_and(|step| is_legacy(&step))).collect();
-        if names.len() < 2 {
+        // It must not depend on their order.
+        let alone: BTreeMap<&str, f32> = names.filter_map(|name| Some((name, cost_alone(name)?))).collect();
+        if alone.len() < 2 {
             return None;
         }
-        // It must not depend on their order.
-        names.sort_unstable();
+        let names: Vec<&str> = alone.keys().copied().collect();
         let sample = names.iter().step_by(names.len().div_ceil(SAMPLE));
         let sample: Vec<(&str, f32)> = sample.map(|&name| (name, reading::cost(name))).collect();
         let mut found: Vec<(f32, Self)> = Vec::new();
@@ -44,7 +47,7 @@ impl SharedMisreading {
             let bytes: Vec<Vec<u8>> = sample.iter().filter_map(|(name, _)| outer.bytes(name)).collect();
             let names = bytes.iter().map(Vec::as_slice);
             let Some(guess) = EncodingGuess::for_names(names, &EncodingCounts::default()) else { continue };
-            let shared = Self { outer, is_sure: true, guess };
+            let shared = Self { outer, is_sure: true, guess, alone: HashMap::new() };
             let costs =
                 sample.iter().map(|&(name, own)| shared.step(name, own).map_or(own, |step| step.cost));
             found.push((costs.sum(), shared));
@@ -53,18 +56,19 @@ impl SharedMisreading {
         let next = found.get(1).map_or(f32::INFINITY, |(cost, _)| *cost);
         let (cost, mut shared) = found.into_iter().next()?;
         shared.is_sure = cost + SURE <= next;
+        shared.alone = alone.into_iter().map(|(name, cost)| (name.into(), cost)).collect();
         Some(shared)
     }
 
     /// As [`undo`](super::undo) for `name`, one of the names; `None` if it was not read as they were.
     pub fn undo(&self, name: &str) -> Option<Misread> {
-        let alone = last_step(name).filter(is_legacy)?;
+        let alone = *self.alone.get(name)?;
         let mut step = self.step(name, reading::cost(name))?;
         // Another program may have read it in another encoding.
-        if step.cost > alone.cost + GAIN_OF_LEGACY {
+        if step.cost > alone + GAIN_OF_LEGACY {
             return None;
         }
-        step.is_sure &= step.cost <= alone.cost;
+        step.is_sure &= step.cost <= alone;
         Some(undo_after(step))
     }
 
@@ -77,7 +81,7 @@ impl SharedMisreading {
     }
 }
 
-/// Whether it is text in another encoding than UTF-8 that was read wrongly.
-fn is_legacy(step: &Step) -> bool {
-    step.reread.written_in.is_some()
+/// What the text costs that `name` was by itself, if that was in another encoding than UTF-8 and was read wrongly.
+fn cost_alone(name: &str) -> Option<f32> {
+    last_step(name).filter(|step| step.reread.written_in.is_some()).map(|step| step.cost)
 }
