@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(feature = "automaton")]
 mod active_rule;
+#[cfg(feature = "automaton")]
 pub mod automaton;
 mod collision;
 mod compile;
