@@ -1,15 +1,16 @@
 //! `namegate doctor`: what this machine can do, what on it damages names, and what to do about it.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
-use anstyle::{AnsiColor, Style};
 use namegate_files::json;
-use serde::Serialize;
 
+use super::diagnoses::{Examination, text};
 use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus};
-use crate::doctor::{Condition, Diagnosis, Machine};
+#[cfg(feature = "guard")]
+use crate::doctor::Diagnosis;
+use crate::doctor::{Condition, Machine};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,13 +29,6 @@ pub struct DoctorArgs {
     sources: Vec<PathBuf>,
     #[command(flatten)]
     format: FormatArgs<PlainFormat>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Examination<'c> {
-    pub(super) r#type: &'static str,
-    pub(super) condition: Condition,
-    pub(super) checks: &'c [Diagnosis],
 }
 
 /// Runs the command.
@@ -69,30 +63,4 @@ fn try_guard(mut checks: Vec<Diagnosis>) -> Vec<Diagnosis> {
         *guard = Diagnosis { id: guard.id, condition: loaded.condition.min(Condition::Warn), ..loaded };
     }
     checks
-}
-
-/// Writes results for people.
-///
-/// # Errors
-/// The output cannot be written.
-pub(super) fn text(checks: &[Diagnosis], out: &mut dyn Write) -> io::Result<()> {
-    for check in checks {
-        let style = style(check.condition);
-        let word = check.condition.as_str();
-        writeln!(out, "{style}{word:<7}{style:#}  {:<16}  {}", check.id, check.found)?;
-        if let Some(advice) = &check.advice {
-            writeln!(out, "{:<7}  {:<16}  -> {advice}", "", "")?;
-        }
-    }
-    Ok(())
-}
-
-fn style(condition: Condition) -> Style {
-    let colour = match condition {
-        Condition::Ok => AnsiColor::Green,
-        Condition::Unknown => AnsiColor::Cyan,
-        Condition::Warn => AnsiColor::Yellow,
-        Condition::Fail => AnsiColor::Red,
-    };
-    colour.on_default().bold()
 }

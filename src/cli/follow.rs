@@ -13,7 +13,7 @@ use namegate_scan::report::layout::counted;
 use namegate_sys::process;
 use namegate_telemetry::audit::RecentRefusal;
 
-use super::why::{ask_mount, describe, reason};
+use super::mount_answer::{ask_mount, describe, reason};
 use super::{CliError, ExitStatus};
 
 /// So many refusals are told at once; the others are counted.

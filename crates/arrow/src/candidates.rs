@@ -10,8 +10,9 @@ use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 use namegate_core::policy::{EntryKind, FingerprintIndex, NamesInUse, Policy};
-use namegate_findings::directory::{CheckedNames, LocatedNames};
+use namegate_findings::directory::CheckedNames;
 use namegate_findings::group::{GroupedDirectory, Groups};
+use namegate_findings::located_names::LocatedNames;
 use namegate_findings::record::DirectoryFindings;
 use namegate_findings::split::Shape;
 

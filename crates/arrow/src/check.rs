@@ -7,9 +7,10 @@ use arrow_schema::{ArrowError, SchemaRef};
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::Policy;
 use namegate_core::policy::rule::Severity;
-use namegate_findings::directory::{CheckedNames, DirectoryScan, LocatedNames};
+use namegate_findings::directory::{CheckedNames, DirectoryScan};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::group::{GroupedPart, Groups, LIMIT, PartSource};
+use namegate_findings::located_names::LocatedNames;
 use namegate_findings::record::{Detail, DirectoryFindings};
 use namegate_findings::split::{MAX_NAME, Shape, takes};
 

@@ -36,6 +36,7 @@ pub mod decode;
 pub mod directory;
 pub mod fingerprint;
 pub mod group;
+pub mod located_names;
 pub mod location;
 pub mod place_rules;
 pub mod record;

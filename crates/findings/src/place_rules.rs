@@ -9,8 +9,8 @@ use namegate_core::policy::profile::ProfileSet;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Policy, Violation};
 
-use crate::directory::LocatedNames;
 use crate::group::Clashes;
+use crate::located_names::LocatedNames;
 use crate::location::{ArchiveKind, Container};
 use crate::record::ReportedViolation;
 

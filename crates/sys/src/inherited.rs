@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::unistd::{ForkResult, Pid};
 use parking_lot::Mutex;
 
-use super::process::check_single_thread;
+use super::single_thread::check_single_thread;
 
 /// fork(2) with a common table of descriptors, in a process with only one thread.
 ///

@@ -29,6 +29,7 @@ pub mod release;
 pub mod rename;
 pub mod seccomp;
 pub mod shared;
+mod single_thread;
 pub mod socket;
 pub mod stat;
 pub mod tree;

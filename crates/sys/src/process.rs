@@ -16,6 +16,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use nix::unistd::{AccessFlags, ForkResult, Pid, access};
 
 use super::inherited::open_numbers;
+use super::single_thread::check_single_thread;
 
 /// How many processors this process may use; 1 if the system does not say it.
 pub fn processors() -> usize {
@@ -53,14 +54,6 @@ pub fn fork() -> Result<ForkResult, Errno> {
     check_single_thread()?;
     // SAFETY: no other thread exists that could hold a lock in the child, and only this thread could start one.
     unsafe { nix::unistd::fork() }
-}
-
-/// EDEADLK if there are more threads than this one, or /proc does not show them.
-pub(super) fn check_single_thread() -> Result<(), Errno> {
-    match fs::read_dir("/proc/self/task").map(Iterator::count) {
-        Ok(1) => Ok(()),
-        _ => Err(Errno::EDEADLK),
-    }
 }
 
 /// Reads a number from what the kernel says about a descriptor (proc_pid_fdinfo(5)): such as `mnt_id` of a file. `None` if it

@@ -17,6 +17,7 @@ mod queue;
 mod recent;
 mod record;
 mod repeats;
+mod shorten;
 mod writer;
 
 use std::ffi::OsStr;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use namegate_files::json;
 
-use super::super::doctor::{Examination, text};
+use super::super::diagnoses::{Examination, text};
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::ALTERNATIVES;

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use namegate_core::check::{DirectoryNames, EntryKind, Siblings};
 use namegate_core::name::arena::Arena;
 use namegate_core::name::reading::EncodingGuess;
-use namegate_findings::directory::LocatedNames;
 use namegate_findings::group::Clashes;
+use namegate_findings::located_names::LocatedNames;
 use namegate_findings::location::{Container, Location, Locations};
 use namegate_findings::unmarked::UnmarkedNames;
 

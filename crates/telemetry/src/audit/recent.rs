@@ -13,7 +13,7 @@ use namegate_files::json::JsonBytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::bounded::shortened;
+use super::shorten::shortened;
 use super::{AuditOutcome, AuditRecord};
 
 /// The extended attribute by which a client asks a mount why it refused names. No file system stores attributes of that name.

@@ -16,8 +16,8 @@ use namegate_files::json::{self, Base64, Hex};
 use namegate_files::time::timestamp;
 use serde::Serialize;
 
-use super::bounded::shortened;
 use super::cgroup::{self, Units};
+use super::shorten::shortened;
 
 /// The outcome for a name that breaks the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
