@@ -11,7 +11,7 @@ pub mod fuse;
 pub mod guard;
 pub mod passthrough;
 pub mod service;
-pub mod state;
+pub mod survive;
 pub mod watch;
 pub mod wire;
 pub mod workers;

@@ -6,8 +6,10 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use namegate::state::journal::{self, InFlight, Recovery};
-use namegate::state::{MOST_READERS, SurvivalState};
+use namegate::passthrough::TreeJournal;
+use namegate::survive::journal::{self, LeftRequest};
+use namegate::survive::{MOST_READERS, SurvivalState};
+use namegate::wire::Recovery;
 
 const BUFFER: usize = 1 << 16;
 
@@ -30,26 +32,28 @@ fuzz_target!(|changes: &[u8]| {
     let changes: Vec<_> = changes.collect();
     changes.iter().for_each(|&(word, value)| state.overwrite(word, value));
     assert!(state.devices().len() <= MOST_READERS);
-    let _ = (state.place(), state.mode(), state.granted(), state.progress(), state.last_backing());
+    let _ = (state.place(), state.mode(), state.negotiated(), state.progress(), state.last_backing());
     let fds = state.needed_descriptors().count();
     let nodes = state.take_over_nodes();
     let opens = state.take_over_opens();
     assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
     state.take_over_closing();
-    for InFlight { entry, message, .. } in state.in_flight().expect("messages can be read") {
+    for LeftRequest { entry, message, .. } in state.in_flight().expect("messages can be read") {
         assert!(message.len() <= BUFFER);
         if let Recovery::Reply(_, bytes) = entry.recovery() {
             assert!(bytes.len() <= 512);
         }
         let unique = entry.unique();
-        let _current = journal::set_current(entry);
+        journal::set_current(entry);
         let _ = journal::start(|| [1, 2]);
         journal::note_lookup(7);
         journal::note_forget(7);
-        assert!(journal::count_forgets(0..3).count() <= 3);
-        let _current = journal::hand_on().ok().flatten().map(journal::set_current);
-        journal::answering(unique, 0, &[b"reply"]);
+        journal::note_forgotten(journal::forgotten().saturating_add(1));
+        journal::hand_on().ok().flatten().into_iter().for_each(journal::set_current);
+        journal::replying(unique, 0, &[b"reply"]);
+        journal::finish();
     }
-    drop((nodes, opens));
+    nodes.into_iter().for_each(|(slot, _)| state.remove_node(slot));
+    opens.into_iter().for_each(|(slot, _)| state.remove_open(slot));
     changes.iter().for_each(|&(word, _)| state.overwrite(word, 0));
 });

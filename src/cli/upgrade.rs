@@ -13,7 +13,7 @@ use super::reload::needs_next_mount;
 use super::{CliError, ExitStatus};
 use crate::service::control::{ControlRequest, InstanceStatus};
 use crate::service::signals::UPGRADE;
-use crate::state::LAYOUT;
+use crate::survive::LAYOUT;
 
 const EXAMPLES: &str = "\
 For mounts with --survive. The server is replaced while its clients wait: open files stay open, and no request fails. The program is the \

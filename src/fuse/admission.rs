@@ -10,7 +10,7 @@ use namegate_telemetry::audit::{AuditOutcome, AuditRecord, Requester};
 use namegate_telemetry::metrics::Op;
 use nix::errno::Errno;
 
-use super::RequestFailure;
+use super::failure::RequestFailure;
 use super::server::{ConfiguredServer, Result};
 use crate::passthrough::{Caller, NodeId};
 

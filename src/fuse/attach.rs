@@ -4,26 +4,23 @@
 //! unmounted it before, and then removes a later mount at that path. Here a mount is removed by path only as long as the
 //! mount table shows it there.
 //!
-//! Sources: fuse(4), mount(2), fusermount3(1); `_FUSE_COMMFD` of libfuse's mount.c; proc_pid_mountinfo(5).
+//! Sources: fuse(4), umount(2), proc_pid_mountinfo(5).
 
-use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use namegate_sys::mounts::{covering, mounts};
-use namegate_sys::socket::receive_fd;
 use nix::errno::Errno;
-use nix::mount::{MntFlags, mount, umount2};
+use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{geteuid, getgid, getuid};
+use nix::unistd::geteuid;
 
+use super::mount_call::{by_helper, by_mount};
 use super::mountpoint::{detach, is_dead};
+use super::node_number::SOURCE;
 use super::options::Options;
-use super::reroot::{HiddenMount, SOURCE};
+use super::reroot::HiddenMount;
 use super::session::MountSession;
 use crate::passthrough::NodeId;
 
@@ -177,41 +174,4 @@ impl Drop for Attachment {
 /// The device number of the file system that is visible at `place`; `None` if nothing is mounted there.
 fn device_at(place: &Path) -> Option<String> {
     covering(&mounts().ok()?, place).map(|mount| mount.device.clone())
-}
-
-/// Mounts with the right to mount.
-pub(super) fn by_mount(place: &Path, source: &Path, options: &Options) -> io::Result<OwnedFd> {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
-    let data = format!(
-        "fd={},rootmode={:o},user_id={},group_id={},{}",
-        device.as_raw_fd(),
-        fs::metadata(place)?.mode(),
-        getuid(),
-        getgid(),
-        options.data()
-    );
-    let fsname = options.fsname(source);
-    mount(Some(fsname.as_str()), place, Some("fuse"), options.flags, Some(data.as_str()))?;
-    Ok(device.into())
-}
-
-/// Mounts with fusermount3, which has the right and passes the descriptor over its standard input.
-fn by_helper(place: &Path, source: &Path, options: &Options) -> io::Result<OwnedFd> {
-    let (here, there) = UnixStream::pair()?;
-    let helper = Command::new("fusermount3")
-        .arg("-o")
-        .arg(options.list(source))
-        .arg("--")
-        .arg(place)
-        .env("_FUSE_COMMFD", "0")
-        .stdin(OwnedFd::from(there))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let received = receive_fd(&here)?;
-    let output = helper.wait_with_output()?;
-    match received {
-        Some(fd) if output.status.success() => Ok(fd),
-        _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
-    }
 }

@@ -12,35 +12,48 @@ use namegate_telemetry::metrics::Metrics;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 
-use super::replies::OpenedNode;
-use crate::passthrough::{Fh, Forgotten, NodeId, Passthrough, RecoveredFile};
-use crate::state::{BackingRecord, SurvivalState};
+use super::journal::MountJournal;
+use crate::passthrough::{BackingRecord, Fh, Forgotten, NodeId, Passthrough, Recovered, RecoveredBacking};
 use crate::wire::Negotiated;
-use crate::wire::abi::{fopen, init};
+use crate::wire::abi::{OpenOut, fopen, init};
 
 /// A backing file that is registered with the kernel, until this is dropped.
 #[derive(Debug)]
 pub(super) struct BackingId {
     device: Arc<OwnedFd>,
     number: u32,
-    state: Option<&'static SurvivalState>,
-}
-
-impl BackingId {
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
+    journal: &'static dyn MountJournal,
 }
 
 impl Drop for BackingId {
     fn drop(&mut self) {
-        let closing = self.state.and_then(|state| Some((state, state.closing(self.number)?)));
+        let place = self.journal.releasing(self.number);
         if let Err(error) = close_backing(&*self.device, self.number) {
             log::debug!("the kernel does not release a backing file: {error}");
         }
-        if let Some((state, place)) = closing {
-            state.closed(place);
+        if let Some(place) = place {
+            self.journal.released(place);
         }
+    }
+}
+
+/// A file that was opened.
+pub(super) struct OpenedNode {
+    fh: Fh,
+    /// Flags of `wire::abi::fopen`, without PASSTHROUGH.
+    flags: u32,
+    /// The file that the kernel reads and writes by itself. It stays registered until the reply is sent.
+    backing: Option<Arc<BackingId>>,
+}
+
+impl OpenedNode {
+    /// The reply.
+    pub(super) fn out(&self) -> OpenOut {
+        let (open_flags, backing_id) = match &self.backing {
+            Some(backing) => (self.flags | fopen::PASSTHROUGH, backing.number),
+            None => (self.flags, 0),
+        };
+        OpenOut { fh: self.fh.0, open_flags, backing_id }
     }
 }
 
@@ -93,11 +106,11 @@ pub(super) struct Backing {
     writers: AtomicUsize,
     was_said: AtomicBool,
     metrics: Arc<Metrics>,
-    state: Option<&'static SurvivalState>,
+    journal: &'static dyn MountJournal,
 }
 
 impl Backing {
-    pub(super) fn new(metrics: Arc<Metrics>, state: Option<&'static SurvivalState>) -> Self {
+    pub(super) fn new(metrics: Arc<Metrics>, journal: &'static dyn MountJournal) -> Self {
         let (is_offered, was_said) = (AtomicBool::new(false), AtomicBool::new(false));
         let (lent, writers) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (has_locks, has_direct_writes) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -112,7 +125,7 @@ impl Backing {
             writers,
             was_said,
             metrics,
-            state,
+            journal,
         }
     }
 
@@ -147,47 +160,34 @@ impl Backing {
     fn register(&self, file: &OwnedFd) -> io::Result<BackingId> {
         let device = self.device.get().ok_or(Errno::ENOTCONN)?.clone();
         let number = open_backing(&*device, file)?;
-        if let Some(state) = self.state {
-            state.set_last_backing(number);
-        }
-        Ok(BackingId { device, number, state: self.state })
+        self.journal.note_registered(number);
+        Ok(BackingId { device, number, journal: self.journal })
     }
 
     /// Takes over what a predecessor has registered for nodes of `tree`, and its open files.
-    pub(super) fn take_over(
-        &self,
-        tree: &Passthrough,
-        registered: &[(NodeId, BackingRecord, bool)],
-        files: &[RecoveredFile],
-    ) {
-        let (Some(device), Some(state)) = (self.device.get(), self.state) else { return };
+    pub(super) fn take_over(&self, tree: &Passthrough, recovered: &Recovered) {
+        let (Some(device), journal) = (self.device.get(), self.journal) else { return };
         let mut ids = self.ids.lock();
-        for &(node, record, is_revoked) in registered {
+        for &RecoveredBacking { node, record, is_revoked } in &recovered.backings {
             let Ok(generation) = tree.generation_of(node) else { continue };
             let id = match record {
                 BackingRecord::Registered(number) => {
                     self.lent.fetch_add(1, Ordering::Relaxed);
-                    Some(Arc::new(BackingId { device: device.clone(), number, state: Some(state) }))
+                    Some(Arc::new(BackingId { device: device.clone(), number, journal }))
                 }
                 BackingRecord::None | BackingRecord::Unusable => None,
             };
             ids.insert(node, LentFile { generation, id, opens: 0, writers: 0, is_revoked });
         }
-        for file in files {
+        for file in &recovered.files {
             if let Some(lent) = ids.get_mut(&file.node) {
                 let _id = self.count(lent, file.is_writer);
             }
         }
         // Those that it had registered and not recorded yet, and those that it was about to release.
         let known: HashSet<u32> = ids.values().filter_map(|lent| Some(lent.id.as_ref()?.number)).collect();
-        /// More than the number of threads.
-        const MAX_UNRECORDED: u32 = 1024;
-        let last = state.last_backing();
-        let lost = state
-            .take_over_closing()
-            .into_iter()
-            .chain(last.saturating_sub(MAX_UNRECORDED)..last.saturating_add(MAX_UNRECORDED));
-        for number in lost.filter(|number| *number > 0 && !known.contains(number)) {
+        let lost = journal.lost_backings();
+        for number in lost.into_iter().filter(|number| *number > 0 && !known.contains(number)) {
             // Most of them do not exist.
             let _ = close_backing(&**device, number);
         }

@@ -1,57 +1,125 @@
-//! Requests and replies of `fuser`: decodes them, passes them to the operations, encodes the results. Nothing is decided
-//! here.
+//! The callbacks of `fuser` as requests. Nothing is decided here.
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    TimeOrNow, WriteFlags,
 };
-use namegate_sys::fuse::{answer_create, answer_open};
-use nix::errno::Errno;
-use nix::sys::statvfs::Statvfs;
 
-use super::dispatch::RequestCore;
-use super::operations::WriteRequest;
-use super::replies::{
-    AttributeSize, EntryList, FileOffset, FoundEntry, IoctlOutput, ListedEntry, NameList, NodeAttributes,
-    OpenedNode, Responder, Responds, RespondsBytes, WrittenBytes,
+use super::fuser_reply::{FuserReply, FuserSink, XattrReply};
+use super::service::RequestService;
+use crate::wire::abi::{
+    CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, ForgetOne, FsyncIn, InHeader, IoctlIn, LseekIn, MkdirIn,
+    MknodIn, OpenIn, ReadIn, ReleaseIn, SetattrIn, WriteIn, fattr, fsync,
 };
-use super::reroot::node;
-use super::translate::{attributes, bare, file_type_of_entry, requested_time};
-use crate::passthrough::{Caller, Changes, CopyRange, Fh, OpenNode};
-use crate::wire::{InitRequest, Negotiated};
+use crate::wire::{InitRequest, Negotiated, Operation, Reply, Request, Service};
 
 /// Serves requests that `fuser` reads.
 #[derive(Debug)]
 pub(super) struct FuserService {
-    core: Arc<RequestCore>,
+    service: RequestService,
     wanted: InitRequest,
 }
 
 impl FuserService {
-    /// Serves requests by `core`; `wanted` is what is requested from the kernel.
-    pub(super) fn new(core: Arc<RequestCore>, wanted: InitRequest) -> Self {
-        Self { core, wanted }
+    /// Serves requests by `service`; `wanted` is what is requested from the kernel.
+    pub(super) fn new(service: RequestService, wanted: InitRequest) -> Self {
+        Self { service, wanted }
+    }
+
+    fn serve(
+        &self,
+        request: &fuser::Request,
+        node: INodeNo,
+        operation: Operation<'_>,
+        reply: impl FuserReply,
+    ) {
+        let head = InHeader {
+            unique: request.unique().0,
+            nodeid: node.0,
+            uid: request.uid(),
+            gid: request.gid(),
+            pid: request.pid(),
+            ..InHeader::default()
+        };
+        let reply = Reply::to_sink(Box::new(FuserSink(reply)), head.unique);
+        self.service.serve(&Request { head, operation, group: None }, reply);
     }
 }
 
-fn caller(request: &fuser::Request, umask: u32) -> Caller {
-    Caller { umask, ..Caller::of_request((request.uid(), request.gid()), request.pid(), None) }
+/// Seconds and nanoseconds of a time to set; `None` for now.
+///
+/// For times before the epoch, `fuser` 0.18 subtracts the nanoseconds, which must be added. Both numbers can still be
+/// recovered.
+fn requested_time(time: TimeOrNow) -> Option<(u64, u32)> {
+    let TimeOrNow::SpecificTime(time) = time else { return None };
+    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (0i64.saturating_add_unsigned(after.as_secs()), after.subsec_nanos()),
+        Err(error) => {
+            let before = error.duration();
+            (0i64.saturating_sub_unsigned(before.as_secs()), before.subsec_nanos())
+        }
+    };
+    Some((seconds.cast_unsigned(), nanoseconds))
 }
 
-fn at(ino: INodeNo) -> crate::passthrough::NodeId {
-    node(ino.0)
+/// The attributes to set, as the kernel sends them.
+struct SetattrArguments {
+    mode: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    size: Option<u64>,
+    atime: Option<TimeOrNow>,
+    mtime: Option<TimeOrNow>,
+    fh: Option<FileHandle>,
 }
 
-fn fh(handle: FileHandle) -> Fh {
-    Fh(handle.0)
+impl From<SetattrArguments> for SetattrIn {
+    fn from(set: SetattrArguments) -> Self {
+        let SetattrArguments { mode, uid, gid, size, atime, mtime, fh } = set;
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let time = |time: Option<TimeOrNow>, set: u32, now: u32| match time.map(requested_time) {
+            None => (0, (0, 0)),
+            Some(None) => (set | now, (0, 0)),
+            Some(Some(time)) => (set, time),
+        };
+        let (has_atime, (atime, atimensec)) = time(atime, fattr::ATIME, fattr::ATIME_NOW);
+        let (has_mtime, (mtime, mtimensec)) = time(mtime, fattr::MTIME, fattr::MTIME_NOW);
+        Self {
+            valid: flag(mode.is_some(), fattr::MODE)
+                | flag(uid.is_some(), fattr::UID)
+                | flag(gid.is_some(), fattr::GID)
+                | flag(size.is_some(), fattr::SIZE)
+                | flag(fh.is_some(), fattr::FH)
+                | has_atime
+                | has_mtime,
+            fh: fh.map_or(0, |fh| fh.0),
+            size: size.unwrap_or_default(),
+            mode: mode.unwrap_or_default(),
+            uid: uid.unwrap_or_default(),
+            gid: gid.unwrap_or_default(),
+            atime,
+            mtime,
+            atimensec,
+            mtimensec,
+            ..Self::default()
+        }
+    }
+}
+
+fn fsync_in(fh: FileHandle, datasync: bool) -> FsyncIn {
+    FsyncIn { fh: fh.0, fsync_flags: if datasync { fsync::FDATASYNC } else { 0 }, padding: 0 }
+}
+
+/// A range to read; the lists of `fuser` know their length.
+fn read_in(fh: FileHandle, offset: u64, size: u32) -> ReadIn {
+    ReadIn { fh: fh.0, offset, size, ..ReadIn::default() }
 }
 
 impl Filesystem for FuserService {
@@ -63,20 +131,21 @@ impl Filesystem for FuserService {
         let _ = config.set_max_write(wanted.max_transfer);
         let _ = config.set_max_background(wanted.max_background);
         let _ = config.set_max_stack_depth(flags.contains(InitFlags::FUSE_PASSTHROUGH).into());
-        self.core.set_negotiated(Negotiated { minor: config.kernel_abi().1, flags: flags.bits() }, wanted);
+        let negotiated = Negotiated { minor: config.kernel_abi().1, flags: flags.bits() };
+        self.service.core().set_negotiated(negotiated, wanted);
         Ok(())
     }
 
     fn lookup(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.core.lookup(&caller(request, 0), at(parent), name, reply);
+        self.serve(request, parent, Operation::Lookup { name }, reply);
     }
 
     fn forget(&self, _: &fuser::Request, ino: INodeNo, nlookup: u64) {
-        self.core.forget(std::iter::once((at(ino), nlookup)));
+        self.service.forget(&mut std::iter::once(ForgetOne { nodeid: ino.0, nlookup }));
     }
 
     fn getattr(&self, request: &fuser::Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.core.getattr(&caller(request, 0), at(ino), reply);
+        self.serve(request, ino, Operation::Getattr, reply);
     }
 
     fn setattr(
@@ -90,20 +159,19 @@ impl Filesystem for FuserService {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _: Option<SystemTime>,
-        handle: Option<FileHandle>,
+        fh: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let (atime, mtime) = (atime.map(requested_time), mtime.map(requested_time));
-        let changes = Changes { mode, uid, gid, size, atime, mtime };
-        self.core.setattr(caller(request, 0), at(ino), handle.map(fh), changes, reply);
+        let set = SetattrArguments { mode, uid, gid, size, atime, mtime, fh };
+        self.serve(request, ino, Operation::Setattr(set.into()), reply);
     }
 
     fn readlink(&self, request: &fuser::Request, ino: INodeNo, reply: ReplyData) {
-        self.core.readlink(&caller(request, 0), at(ino), reply);
+        self.serve(request, ino, Operation::Readlink, reply);
     }
 
     fn mknod(
@@ -116,7 +184,8 @@ impl Filesystem for FuserService {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        self.core.mknod(caller(request, umask), (at(parent), name), (mode, rdev), reply);
+        let arg = MknodIn { mode, rdev, umask, padding: 0 };
+        self.serve(request, parent, Operation::Mknod { arg, name }, reply);
     }
 
     fn mkdir(
@@ -128,15 +197,15 @@ impl Filesystem for FuserService {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.core.mkdir(caller(request, umask), (at(parent), name), mode, reply);
+        self.serve(request, parent, Operation::Mkdir { arg: MkdirIn { mode, umask }, name }, reply);
     }
 
     fn unlink(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.core.unlink(&caller(request, 0), at(parent), name, reply);
+        self.serve(request, parent, Operation::Unlink { name }, reply);
     }
 
     fn rmdir(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.core.rmdir(&caller(request, 0), at(parent), name, reply);
+        self.serve(request, parent, Operation::Rmdir { name }, reply);
     }
 
     fn symlink(
@@ -147,7 +216,7 @@ impl Filesystem for FuserService {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        self.core.symlink(caller(request, 0), (at(parent), name), target.as_os_str(), reply);
+        self.serve(request, parent, Operation::Symlink { name, target: target.as_os_str() }, reply);
     }
 
     fn rename(
@@ -155,28 +224,29 @@ impl Filesystem for FuserService {
         request: &fuser::Request,
         parent: INodeNo,
         name: &OsStr,
-        newparent: INodeNo,
-        newname: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (from, to) = ((at(parent), name), (at(newparent), newname));
-        self.core.rename(caller(request, 0), from, to, flags.bits(), reply);
+        let operation = Operation::Rename { name, new_parent: new_parent.0, new_name, flags: flags.bits() };
+        self.serve(request, parent, operation, reply);
     }
 
     fn link(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        newparent: INodeNo,
-        newname: &OsStr,
+        new_parent: INodeNo,
+        name: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.core.link(caller(request, 0), at(ino), (at(newparent), newname), reply);
+        self.serve(request, new_parent, Operation::Link { node: ino.0, name }, reply);
     }
 
     fn open(&self, request: &fuser::Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.core.open(caller(request, 0), at(ino), flags.0, reply);
+        let arg = OpenIn { flags: flags.0.cast_unsigned(), open_flags: 0 };
+        self.serve(request, ino, Operation::Open(arg), reply);
     }
 
     fn create(
@@ -189,131 +259,136 @@ impl Filesystem for FuserService {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.core.create(caller(request, umask), (at(parent), name), mode, flags, reply);
+        let arg = CreateIn { flags: flags.cast_unsigned(), mode, umask, open_flags: 0 };
+        self.serve(request, parent, Operation::Create { arg, name }, reply);
     }
 
     fn read(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.core.read(&caller(request, 0), at(ino), fh(handle), (offset, size), reply);
+        self.serve(request, ino, Operation::Read(read_in(fh, offset, size)), reply);
     }
 
     fn write(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         offset: u64,
         data: &[u8],
-        flags: WriteFlags,
-        open_flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let writing = WriteRequest {
-            node: at(ino),
-            fh: fh(handle),
+        let arg = WriteIn {
+            fh: fh.0,
             offset,
-            is_cached: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
-            clears_set_id: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
-            open_flags: open_flags.0,
+            size: data.len() as u32,
+            write_flags: write_flags.bits(),
+            flags: flags.0.cast_unsigned(),
+            ..WriteIn::default()
         };
-        self.core.write(caller(request, 0), &writing, data, reply);
+        self.serve(request, ino, Operation::Write { arg, data }, reply);
     }
 
     fn flush(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.core.flush(&caller(request, 0), at(ino), fh(handle), owner.0, reply);
+        let arg = FlushIn { fh: fh.0, lock_owner: owner.0, ..FlushIn::default() };
+        self.serve(request, ino, Operation::Flush(arg), reply);
     }
 
     fn release(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.core.release(&caller(request, 0), at(ino), fh(handle), reply);
+        let arg = ReleaseIn { fh: fh.0, ..ReleaseIn::default() };
+        self.serve(request, ino, Operation::Release(arg), reply);
     }
 
     fn fsync(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.core.fsync(&caller(request, 0), at(ino), fh(handle), datasync, reply);
+        self.serve(request, ino, Operation::Fsync(fsync_in(fh, datasync)), reply);
     }
 
-    fn opendir(&self, request: &fuser::Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        self.core.opendir(&caller(request, 0), at(ino), reply);
+    fn opendir(&self, request: &fuser::Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let arg = OpenIn { flags: flags.0.cast_unsigned(), open_flags: 0 };
+        self.serve(request, ino, Operation::Opendir(arg), reply);
     }
 
     fn readdir(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        self.core.readdir(&caller(request, 0), at(ino), fh(handle), offset, reply);
+        self.serve(request, ino, Operation::Readdir(read_in(fh, offset, 0)), reply);
     }
 
     fn readdirplus(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        self.core.readdirplus(&caller(request, 0), at(ino), fh(handle), offset, reply);
+        self.serve(request, ino, Operation::Readdirplus(read_in(fh, offset, 0)), reply);
     }
 
     fn releasedir(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.core.releasedir(&caller(request, 0), at(ino), fh(handle), reply);
+        let arg = ReleaseIn { fh: fh.0, ..ReleaseIn::default() };
+        self.serve(request, ino, Operation::Releasedir(arg), reply);
     }
 
     fn fsyncdir(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.core.fsyncdir(&caller(request, 0), at(ino), fh(handle), datasync, reply);
+        self.serve(request, ino, Operation::Fsyncdir(fsync_in(fh, datasync)), reply);
     }
 
     fn statfs(&self, request: &fuser::Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.core.statfs(&caller(request, 0), at(ino), reply);
+        self.serve(request, ino, Operation::Statfs, reply);
     }
 
     fn setxattr(
@@ -326,44 +401,47 @@ impl Filesystem for FuserService {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        self.core.setxattr(caller(request, 0), at(ino), (name, value), flags, reply);
+        let operation = Operation::Setxattr { flags: flags.cast_unsigned(), name, value };
+        self.serve(request, ino, operation, reply);
     }
 
     fn getxattr(&self, request: &fuser::Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.core.getxattr(&caller(request, 0), at(ino), (name, size), reply);
+        self.serve(request, ino, Operation::Getxattr { size, name }, XattrReply { reply, size });
     }
 
     fn listxattr(&self, request: &fuser::Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.core.listxattr(caller(request, 0), at(ino), size, reply);
+        self.serve(request, ino, Operation::Listxattr { size }, XattrReply { reply, size });
     }
 
     fn removexattr(&self, request: &fuser::Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.core.removexattr(&caller(request, 0), at(ino), name, reply);
+        self.serve(request, ino, Operation::Removexattr { name }, reply);
     }
 
     fn fallocate(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.core.fallocate(caller(request, 0), (at(ino), fh(handle)), mode, (offset, length), reply);
+        let arg = FallocateIn { fh: fh.0, offset, length, mode: mode.cast_unsigned(), padding: 0 };
+        self.serve(request, ino, Operation::Fallocate(arg), reply);
     }
 
     fn lseek(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.core.lseek(&caller(request, 0), (at(ino), fh(handle)), offset, whence, reply);
+        let (offset, whence) = (offset.cast_unsigned(), whence.cast_unsigned());
+        self.serve(request, ino, Operation::Lseek(LseekIn { fh: fh.0, offset, whence, padding: 0 }), reply);
     }
 
     fn copy_file_range(
@@ -371,184 +449,59 @@ impl Filesystem for FuserService {
         request: &fuser::Request,
         ino_in: INodeNo,
         fh_in: FileHandle,
-        offset_in: u64,
+        off_in: u64,
         ino_out: INodeNo,
         fh_out: FileHandle,
-        offset_out: u64,
+        off_out: u64,
         len: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let range =
-            CopyRange { from: fh(fh_in), from_offset: offset_in, to: fh(fh_out), to_offset: offset_out, len };
-        self.core.copy_file_range(caller(request, 0), (at(ino_in), at(ino_out)), range, reply);
+        let (fh_in, nodeid_out, fh_out) = (fh_in.0, ino_out.0, fh_out.0);
+        let arg = CopyFileRangeIn { fh_in, off_in, nodeid_out, fh_out, off_out, len, flags: 0 };
+        self.serve(request, ino_in, Operation::CopyFileRange(arg), reply);
     }
 
     fn ioctl(
         &self,
         request: &fuser::Request,
         ino: INodeNo,
-        handle: FileHandle,
+        fh: FileHandle,
         flags: IoctlFlags,
-        command: u32,
+        cmd: u32,
         data: &[u8],
-        _: u32,
+        out_size: u32,
         reply: ReplyIoctl,
     ) {
-        let open = match flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
-            true => OpenNode::Dir(fh(handle)),
-            false => OpenNode::File(fh(handle)),
-        };
-        self.core.ioctl(caller(request, 0), (at(ino), open), command, data, reply);
+        let in_size = data.len() as u32;
+        let arg = IoctlIn { fh: fh.0, flags: flags.bits(), cmd, arg: 0, in_size, out_size };
+        self.serve(request, ino, Operation::Ioctl { arg, data }, reply);
     }
 }
 
-macro_rules! responders {
-    ($($reply:ty),*) => {$(
-        impl Responder for $reply {
-            fn error(self, errno: Errno) {
-                Self::error(self, fuser::Errno::from_i32(errno as i32));
-            }
-        }
-    )*};
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-responders!(
-    ReplyAttr,
-    ReplyCreate,
-    ReplyData,
-    ReplyDirectory,
-    ReplyDirectoryPlus,
-    ReplyEmpty,
-    ReplyEntry,
-    ReplyIoctl,
-    ReplyLseek,
-    ReplyOpen,
-    ReplyStatfs,
-    ReplyWrite,
-    ReplyXattr
-);
+    use super::*;
 
-fn generation(found: &FoundEntry) -> Generation {
-    Generation(found.generation.into())
-}
-
-impl Responds<()> for ReplyEmpty {
-    fn respond(self, (): ()) {
-        self.ok();
-    }
-}
-
-impl RespondsBytes for ReplyData {
-    fn respond_bytes(self, bytes: &[u8]) {
-        self.data(bytes);
-    }
-}
-
-impl Responds<FoundEntry> for ReplyEntry {
-    fn respond(self, found: FoundEntry) {
-        let attributes = attributes(&found.stat);
-        self.entry_with_ttls(&found.attr_timeout, &found.name_timeout, &attributes, generation(&found));
-    }
-}
-
-impl Responds<NodeAttributes> for ReplyAttr {
-    fn respond(self, NodeAttributes { stat, timeout }: NodeAttributes) {
-        self.attr(&timeout, &attributes(&stat));
-    }
-}
-
-impl Responds<OpenedNode> for ReplyOpen {
-    fn respond(self, opened: OpenedNode) {
-        let (fh, flags) = (FileHandle(opened.fh.0), FopenFlags::from_bits_retain(opened.flags));
-        match opened.backing {
-            Some(backing) => answer_open(self, fh, flags, backing.number()),
-            None => self.opened(fh, flags),
-        }
-    }
-}
-
-impl Responds<(FoundEntry, OpenedNode)> for ReplyCreate {
-    fn respond(self, (found, opened): (FoundEntry, OpenedNode)) {
-        let (attr, generation, timeout) = (attributes(&found.stat), generation(&found), found.timeout());
-        let (fh, flags) = (FileHandle(opened.fh.0), FopenFlags::from_bits_retain(opened.flags));
-        match opened.backing {
-            Some(backing) => {
-                answer_create(self, (&timeout, &attr, generation), fh, flags, backing.number());
-            }
-            None => self.created(&timeout, &attr, generation, fh, flags),
-        }
-    }
-}
-
-impl Responds<WrittenBytes> for ReplyWrite {
-    fn respond(self, WrittenBytes(bytes): WrittenBytes) {
-        self.written(bytes);
-    }
-}
-
-impl Responds<AttributeSize> for ReplyXattr {
-    fn respond(self, AttributeSize(size): AttributeSize) {
-        self.size(size);
-    }
-}
-
-impl RespondsBytes for ReplyXattr {
-    fn respond_bytes(self, bytes: &[u8]) {
-        self.data(bytes);
-    }
-}
-
-impl Responds<FileOffset> for ReplyLseek {
-    fn respond(self, FileOffset(offset): FileOffset) {
-        self.offset(offset);
-    }
-}
-
-impl Responds<IoctlOutput> for ReplyIoctl {
-    fn respond(self, IoctlOutput(output): IoctlOutput) {
-        self.ioctl(0, &output);
-    }
-}
-
-impl Responds<Statvfs> for ReplyStatfs {
-    fn respond(self, stat: Statvfs) {
-        self.statfs(
-            stat.blocks(),
-            stat.blocks_free(),
-            stat.blocks_available(),
-            stat.files(),
-            stat.files_free(),
-            stat.block_size() as u32,
-            stat.name_max() as u32,
-            stat.fragment_size() as u32,
-        );
-    }
-}
-
-impl NameList for ReplyDirectory {
-    fn add(&mut self, entry: &ListedEntry<'_>) -> bool {
-        !Self::add(self, INodeNo(entry.ino), entry.next, file_type_of_entry(entry.kind), entry.name)
+    #[test]
+    fn times_before_the_epoch_are_those_that_the_kernel_has_sent() {
+        let as_fuser_makes_it = UNIX_EPOCH - Duration::new(2, 800_000_000);
+        let time = |time| requested_time(TimeOrNow::SpecificTime(time));
+        assert_eq!(time(as_fuser_makes_it), Some(((-2i64).cast_unsigned(), 800_000_000)));
+        let lowest = UNIX_EPOCH - Duration::from_secs(1 << 63);
+        assert_eq!(time(lowest), Some((i64::MIN.cast_unsigned(), 0)));
+        assert_eq!(requested_time(TimeOrNow::Now), None);
     }
 
-    fn done(self) {
-        self.ok();
-    }
-}
-
-impl EntryList for ReplyDirectoryPlus {
-    /// `fuser` sends the inode number as node id. The kernel ignores the node id for `.` and `..` only.
-    const CAN_NAME_ONLY: bool = false;
-
-    fn add(&mut self, entry: &ListedEntry<'_>, found: Option<&FoundEntry>) -> bool {
-        let (attr, generation, timeout) = match found {
-            Some(found) => (attributes(&found.stat), generation(found), found.timeout()),
-            None => (bare(entry.ino, entry.kind), Generation(0), std::time::Duration::ZERO),
-        };
-        !Self::add(self, attr.ino, entry.next, entry.name, &timeout, &attr, generation)
-    }
-
-    fn done(self) {
-        self.ok();
+    #[test]
+    fn only_what_is_set_is_valid() {
+        let [atime, mtime] = [Some(TimeOrNow::Now), Some(TimeOrNow::SpecificTime(UNIX_EPOCH))];
+        let set =
+            SetattrArguments { mode: Some(0), uid: None, gid: Some(7), size: None, atime, mtime, fh: None };
+        let expected = fattr::MODE | fattr::GID | fattr::ATIME | fattr::ATIME_NOW | fattr::MTIME;
+        let set = SetattrIn::from(set);
+        assert_eq!((set.valid, set.gid, set.fh), (expected, 7, 0));
     }
 }

@@ -3,7 +3,6 @@
 //! The source is opened before anything is mounted, so that a mount over the source itself serves the directory that it
 //! covers.
 
-use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +11,6 @@ use std::sync::Arc;
 
 use namegate_core::gate::Mode as GateMode;
 use namegate_sys::capability::{CapabilitySet, CapabilitySets};
-use namegate_sys::inherited::Inherited;
 use namegate_sys::open_files;
 use namegate_sys::tree::{clone_tree, keep_access_times};
 use namegate_telemetry::audit::{self, Audit};
@@ -22,18 +20,18 @@ use nix::sys::stat::{Mode, fstat, stat, umask};
 use nix::unistd::geteuid;
 
 use super::attach::{Attaching, Attachment};
-use super::dispatch::RequestCore;
 use super::error::Error;
+use super::journal::{LeftMount, MountJournal, MountRecord};
 use super::mounted::Mounted;
 use super::mountpoint::{detach_dead, mount_at};
 use super::options::Options;
+use super::request_core::RequestCore;
 use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::{MountSession, start_rings};
 use super::source::{SourceWatch, open_source};
-use crate::passthrough::{HandleKey, HandleSeal, Passthrough, PassthroughSettings};
-use crate::state::SurvivalState;
-use crate::wire::Notifier;
+use crate::passthrough::{HandleKey, HandleSeal, NodeId, Passthrough, PassthroughSettings};
+use crate::wire::{self, Notifier};
 
 /// Mounts `source` on `mountpoint`, to be served by `config`.
 ///
@@ -65,15 +63,14 @@ pub fn mount(
 
     let rings = start_rings(options).map_err(Error::Rings)?;
 
-    umask(Mode::empty());
-    open_files::raise_limit();
+    prepare_process();
     let no_export = |errno| Error::Export(source.into(), errno);
     let key = options.export.then(|| HandleKey::of_source(&root)).transpose().map_err(no_export)?;
     let export = key.map(|key| HandleSeal::new(&root, key)).transpose().map_err(no_export)?;
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, state: options.state };
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, journal: options.journal };
     let tree = Passthrough::new(root.try_clone().map_err(source_error)?.into(), settings)
         .map_err(|errno| source_error(errno.into()))?;
-    if options.state.is_some() && tree.is_remote() {
+    if options.journal.is_recording() && tree.is_remote() {
         return Err(Error::Remote(source.into()));
     }
     if !tree.holds_by_handle() {
@@ -82,13 +79,7 @@ pub fn mount(
              use them (CAP_DAC_READ_SEARCH)"
         );
     }
-    let metrics = audit.metrics.clone();
-    metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
-    let audit = Audit::new(audit).map_err(Error::Serving)?;
-    let server = Arc::new(
-        Server::new(tree, config).with_state(options.state).with_metrics(metrics.clone()).with_audit(audit),
-    );
-    let core = Arc::new(RequestCore::new(server.clone(), metrics, options.state).map_err(Error::Serving)?);
+    let core = new_core(tree, config, audit, options.journal)?;
     let not_mounted = |error: io::Error| match error.kind() {
         _ if geteuid().is_root() && !may_mount() => Error::Capability(mountpoint.into()),
         // All files that were named exist: the missing one is the program that mounts for other users.
@@ -105,13 +96,15 @@ pub fn mount(
     let _ = core.source.set(watch);
     let session = MountSession::begin(&core, requests, options, rings).map_err(not_mounted)?;
     let attachment = attaching.finish(&session).map_err(not_mounted)?;
-    if let Some(state) = options.state {
-        state.set_place(&target, attachment.device_number()).map_err(not_mounted)?;
-        core.root_number.get().into_iter().for_each(|&number| state.set_root_number(number));
-        state.set_export_key(key.map(|HandleKey(words)| words));
-    }
+    let record = MountRecord {
+        mountpoint: &target,
+        device: attachment.device_number(),
+        root_number: core.root_number.get().copied().unwrap_or(NodeId::ROOT.0),
+        export_key: key.map(|HandleKey(words)| words),
+    };
+    options.journal.mounted(&record).map_err(not_mounted)?;
     log::info!("mounted");
-    server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
+    core.server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
     Ok(Mounted::new(session, attachment, core, &target))
 }
@@ -161,50 +154,57 @@ pub fn check(source: &Path, mountpoint: &Path, options: &Options) -> Result<(), 
     }
 }
 
-/// Takes over the mount that a predecessor has served, by `state`. Nothing here may ask the mount: nobody serves it yet.
+/// Takes over the mount that a predecessor has served. Nothing here may ask the mount: nobody serves it yet.
 ///
 /// # Errors
 /// The predecessor has left too little.
-pub fn resume(
-    state: &'static SurvivalState,
-    inherited: &Inherited,
-    config: ServeConfig,
-    audit: audit::AuditSettings,
-) -> Result<Mounted, Error> {
+pub fn resume(left: LeftMount, config: ServeConfig, audit: audit::AuditSettings) -> Result<Mounted, Error> {
+    let LeftMount { journal, root, mountpoint, device, root_number, export_key, .. } = left;
+    let errno_error = |errno: Errno| Error::Serving(errno.into());
+    prepare_process();
+    let key = export_key.map(HandleKey);
+    let export = key.map(|key| HandleSeal::new(&root, key)).transpose().map_err(errno_error)?;
+    let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, journal };
+    let tree = Passthrough::new(root, settings).map_err(errno_error)?;
+    let recovered = tree.take_over();
+    let core = new_core(tree, config, audit, journal)?;
+    let _ = core.root_number.set(root_number);
+    let watch = SourceWatch::resume(core.server.tree.root(), &mountpoint, core.server.tree.is_remote());
+    let _ = core.source.set(watch.map_err(Error::Serving)?);
+    let unfinished = left.in_flight.len();
+    let session = wire::Session::resume(left.connections, left.negotiated, left.in_flight, journal);
+    let (session, connection) =
+        session.and_then(|session| MountSession::resume(&core, session)).map_err(Error::Serving)?;
+    let attachment = Attachment::resume(&mountpoint, device, connection);
+    core.server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
+    core.backing.register_with(attachment.device().map_err(Error::Serving)?);
+    core.backing.take_over(&core.server.tree, &recovered);
+    journal.taken_over();
+    let (nodes, open) = (core.server.tree.nodes(), core.server.tree.open_files());
+    log::info!(
+        "the mount was taken over: {nodes} inodes, {open} open files, {unfinished} unfinished requests"
+    );
+    Ok(Mounted::new(session, attachment, core, &mountpoint))
+}
+
+/// Callers have umasks of their own, and their files need descriptors.
+fn prepare_process() {
     umask(Mode::empty());
     open_files::raise_limit();
-    let root = inherited.take(state.root()).ok_or_else(|| Error::Serving(Errno::EBADF.into()))?;
-    let in_flight = state.in_flight().map_err(Error::Serving)?;
-    let unfinished = in_flight.iter().filter(|request| !request.entry.is_done());
-    let unfinished: HashSet<u64> = unfinished.map(|request| request.entry.unique()).collect();
-    let (place, device) = state.place();
-    let key = state.export_key().map(HandleKey);
-    let export = key.map(|key| HandleSeal::new(&root, key)).transpose();
-    let export = export.map_err(|errno| Error::Serving(errno.into()))?;
-    let settings = PassthroughSettings { cached_fds: CACHED_FDS, export, state: Some(state) };
-    let tree = Passthrough::new(root, settings).map_err(|errno| Error::Serving(errno.into()))?;
-    let (files, registered) = tree.take_over(inherited, &unfinished);
+}
+
+fn new_core(
+    tree: Passthrough,
+    config: ServeConfig,
+    audit: audit::AuditSettings,
+    journal: &'static dyn MountJournal,
+) -> Result<Arc<RequestCore>, Error> {
     let metrics = audit.metrics.clone();
     metrics.set_permissive(config.gate.mode() == GateMode::Permissive);
     let audit = Audit::new(audit).map_err(Error::Serving)?;
-    let server = Arc::new(
-        Server::new(tree, config).with_state(Some(state)).with_metrics(metrics.clone()).with_audit(audit),
-    );
-    let core = Arc::new(RequestCore::new(server.clone(), metrics, Some(state)).map_err(Error::Serving)?);
-    let _ = core.root_number.set(state.root_number());
-    let watch = SourceWatch::resume(core.server.tree.root(), &place, core.server.tree.is_remote());
-    let _ = core.source.set(watch.map_err(Error::Serving)?);
-    let left = in_flight.len();
-    let (session, connection) =
-        MountSession::resume(&core, state, inherited, in_flight).map_err(Error::Serving)?;
-    let attachment = Attachment::resume(&place, device, connection);
-    server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
-    core.backing.register_with(attachment.device().map_err(Error::Serving)?);
-    core.backing.take_over(&server.tree, &registered, &files);
-    inherited.close_rest();
-    let (nodes, open) = (server.tree.nodes(), server.tree.open_files());
-    log::info!("the mount was taken over: {nodes} inodes, {open} open files, {left} unfinished requests");
-    Ok(Mounted::new(session, attachment, core, &place))
+    let server =
+        Server::new(tree, config).with_journal(journal).with_metrics(metrics.clone()).with_audit(audit);
+    RequestCore::new(Arc::new(server), metrics, journal).map(Arc::new).map_err(Error::Serving)
 }
 
 /// Maximum number of descriptors kept open for later requests; a quarter of the limit of open files if that is low.
@@ -226,10 +226,9 @@ fn may_mount() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use namegate_core::gate::Gate;
     use namegate_settings::MountSettings;
-
-    use super::*;
 
     #[test]
     fn what_cannot_be_mounted_is_said_before_anything_is_changed() {

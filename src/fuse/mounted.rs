@@ -14,10 +14,10 @@ use namegate_sys::process::replace_descriptors;
 use namegate_telemetry::metrics::Op;
 
 use super::attach::Attachment;
-use super::dispatch::RequestCore;
 use super::error::Error;
 use super::holders::holders;
-use super::reroot::numbers;
+use super::node_number::numbers;
+use super::request_core::RequestCore;
 use super::serve_config::ServeConfig;
 use super::server::Server;
 use super::session::MountSession;
@@ -81,7 +81,7 @@ impl Mounted {
             attachment: Arc::downgrade(&attachment),
             place: mountpoint.into(),
             ends,
-            stop: session.stop(),
+            stop: session.stop_handle(),
         };
         Self { session, attachment, core, handle, endings }
     }

@@ -6,8 +6,9 @@ use namegate_settings::{LockKeeping, Transport};
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
+use super::journal::MountJournal;
 use super::source::SourceRequirements;
-use crate::state::SurvivalState;
+use crate::wire::NoJournal;
 
 /// Options of a mount. Only mount(8) can change the flags of a live mount, by `-o remount`.
 #[derive(Clone, Debug)]
@@ -30,8 +31,8 @@ pub struct Options {
     pub idmap: bool,
     /// What the source must be.
     pub require: SourceRequirements,
-    /// The state that a successor of this process takes over.
-    pub state: Option<&'static SurvivalState>,
+    /// What a successor of this process takes over.
+    pub journal: &'static dyn MountJournal,
 }
 
 impl Default for Options {
@@ -46,7 +47,7 @@ impl Default for Options {
             export: false,
             idmap: false,
             require: SourceRequirements::default(),
-            state: None,
+            journal: &NoJournal,
         }
     }
 }

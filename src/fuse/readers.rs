@@ -3,9 +3,7 @@
 //! The kernel requests the first entries of a directory with their attributes (READDIRPLUS), and the next ones without them
 //! unless an entry was looked up meanwhile (FUSE_READDIRPLUS_AUTO; fuse_use_readdirplus in fs/fuse/readdir.c). For a reader
 //! that needs only names, attributes cost ten times as much as the name. A reader that needs attributes pays one request for
-//! each entry that came without. In the protocol a reply to READDIRPLUS can contain entries without attributes, but `fuser`
-//! cannot send them: there, only the number of entries in the first reply can be chosen. `.` and `..` cost nothing, and are
-//! enough.
+//! each entry that came without. A reply to READDIRPLUS can contain entries without attributes.
 //!
 //! So the server counts, for each thread that reads directories, the entries sent without attributes and how many of these it
 //! then looked up. For each directory it records whether the last reader needed attributes, which helps with threads that

@@ -4,17 +4,21 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use namegate_telemetry::metrics::Timing;
+use namegate_telemetry::metrics::{Op, Timing};
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
 use super::RequestFailure;
-use super::dispatch::RequestCore;
-use super::replies::{AttributeSize, FoundEntry, NodeAttributes, Responds, RespondsBytes};
-use super::reroot::numbers;
+use super::encode::attr_out;
+use super::journal::AttachedRequest;
+use super::node_number::numbers;
+use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
 use crate::passthrough::{LookupEntry, NodeId, Reach};
+use crate::wire::Reply;
+use crate::wire::abi::{AttrOut, GetxattrOut};
 use crate::workers::{Domain, Lane, Load};
 
 /// A request that is being served.
@@ -26,6 +30,46 @@ pub(super) struct RequestContext<'a> {
     user: u32,
     /// The domain of the pool job; `None` in the thread that has read the request.
     domain: Option<Domain>,
+}
+
+/// A request on its way to the pool.
+pub(super) struct PoolJob {
+    pub(super) op: Op,
+    pub(super) lane: Lane,
+    /// When the request was received.
+    pub(super) begun: Instant,
+    /// The number by which it can be interrupted.
+    pub(super) interrupt_id: Option<u64>,
+    /// The memory that it holds.
+    pub(super) bytes: usize,
+}
+
+impl RequestCore {
+    /// Runs `job` in the pool.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        request: PoolJob,
+        job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
+    ) {
+        let PoolJob { op, lane, begun, interrupt_id, bytes } = request;
+        let handed_on = match self.journal.hand_on() {
+            Ok(handed_on) => handed_on,
+            // The client gets an error when the job is dropped.
+            Err(error) => return log::error!("{}: the request fails: {error}", op.name()),
+        };
+        let core = self.clone();
+        self.workers.submit_with(interrupt_id, lane, op as u8, bytes, move || {
+            let _attached = AttachedRequest::new(core.journal, handed_on);
+            let resumed = Instant::now();
+            job(&RequestContext::resumed(&core, core.metrics.resume(op, begun), lane));
+            core.record_duration(op, lane.user, resumed);
+        });
+    }
+
+    pub(super) fn record_duration(&self, op: Op, user: u32, since: Instant) {
+        let now = Instant::now();
+        self.slow.record_duration(op as u8, user, now - since, now);
+    }
 }
 
 impl<'a> RequestContext<'a> {
@@ -63,7 +107,8 @@ impl<'a> RequestContext<'a> {
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
         let lane = Lane { user: self.user, domain, load: Load::Light };
-        self.core.submit((self.timing.op(), lane, self.timing.hand_on()), None, 0, job);
+        let begun = self.timing.hand_on();
+        self.core.submit(PoolJob { op: self.timing.op(), lane, begun, interrupt_id: None, bytes: 0 }, job);
     }
 
     /// The errno for the client; the request is counted as failed.
@@ -73,25 +118,15 @@ impl<'a> RequestContext<'a> {
         errno
     }
 
-    pub(super) fn empty(
-        &self,
-        result: std::result::Result<(), impl Into<RequestFailure>>,
-        reply: impl Responds<()>,
-    ) {
+    pub(super) fn empty(&self, result: std::result::Result<(), impl Into<RequestFailure>>, reply: Reply) {
         match result {
-            Ok(()) => reply.respond(()),
+            Ok(()) => reply.done(),
             Err(failure) => reply.error(self.errno(failure)),
         }
     }
 
     /// Replies with an entry, and charges its descriptor to the user.
-    pub(super) fn entry(
-        &self,
-        parent: NodeId,
-        name: &OsStr,
-        result: Result<LookupEntry>,
-        reply: impl Responds<FoundEntry>,
-    ) {
+    pub(super) fn entry(&self, parent: NodeId, name: &OsStr, result: Result<LookupEntry>, reply: Reply) {
         self.found(result, || self.server.may_be_kept(parent, name), reply);
     }
 
@@ -100,7 +135,7 @@ impl<'a> RequestContext<'a> {
         &self,
         result: Result<LookupEntry>,
         may_be_kept: impl FnOnce() -> bool,
-        reply: impl Responds<FoundEntry>,
+        reply: Reply,
     ) {
         let server = &self.server;
         let result = result.and_then(|entry| match server.tree.charge(entry.node, self.user) {
@@ -114,32 +149,31 @@ impl<'a> RequestContext<'a> {
             Ok(entry) => {
                 let is_written = self.core.backing.is_written(entry.node);
                 let mut found = self.server.timeouts().for_entry(&entry, may_be_kept(), is_written);
-                if found.node == NodeId::ROOT {
-                    found.node = NodeId(self.core.root_number.get().copied().unwrap_or(NodeId::ROOT.0));
+                if found.nodeid == NodeId::ROOT.0 {
+                    found.nodeid = self.core.root_number.get().copied().unwrap_or(NodeId::ROOT.0);
                 }
-                reply.respond(found);
+                reply.message(&found);
             }
             Err(failure) => reply.error(self.errno(failure)),
         }
         self.core.server.give_back();
     }
 
-    pub(super) fn attr(
-        &self,
-        of: NodeId,
-        result: nix::Result<FileStat>,
-        reply: impl Responds<NodeAttributes>,
-    ) {
+    /// Replies with attributes of the node `of`.
+    pub(super) fn attr(&self, of: NodeId, result: nix::Result<FileStat>, reply: Reply) {
         match result {
-            Ok(stat) => reply.respond(self.attributes(of, stat)),
+            Ok(stat) => reply.message(&self.attributes(of, &stat)),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }
 
-    /// Attributes for a reply.
-    pub(super) fn attributes(&self, of: NodeId, stat: FileStat) -> NodeAttributes {
-        let is_written = self.core.backing.is_written(of);
-        NodeAttributes { stat, timeout: self.server.timeouts().for_attributes(&stat, is_written) }
+    fn attributes(&self, of: NodeId, stat: &FileStat) -> AttrOut {
+        attr_out(stat, self.attr_timeout(of, stat))
+    }
+
+    /// How long the kernel may cache attributes of the node `of`.
+    pub(super) fn attr_timeout(&self, of: NodeId, stat: &FileStat) -> Duration {
+        self.server.timeouts().for_attributes(stat, self.core.backing.is_written(of))
     }
 
     /// Makes the kernel drop its cached attributes of `node`.
@@ -168,16 +202,14 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    pub(super) fn xattr(
-        &self,
-        size: u32,
-        reply: impl Responds<AttributeSize> + RespondsBytes,
-        read: impl FnOnce(&mut [u8]) -> nix::Result<usize>,
-    ) {
+    /// Replies with what `read` writes to a buffer of `size` bytes, or with its length if that is 0.
+    pub(super) fn xattr(&self, size: u32, reply: Reply, read: impl FnOnce(&mut [u8]) -> nix::Result<usize>) {
         let mut buffer = vec![0; size as usize];
         match read(&mut buffer) {
-            Ok(len) if size == 0 => reply.respond(AttributeSize(u32::try_from(len).unwrap_or(u32::MAX))),
-            Ok(len) => reply.respond_bytes(&buffer[..len]),
+            Ok(len) if size == 0 => {
+                reply.message(&GetxattrOut { size: u32::try_from(len).unwrap_or(u32::MAX), padding: 0 });
+            }
+            Ok(len) => reply.bytes(&buffer[..len]),
             Err(errno) => reply.error(self.errno(errno)),
         }
     }

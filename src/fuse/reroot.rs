@@ -29,32 +29,19 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{FileStat, fstat};
 
-use super::MAX_TRANSFER;
-use super::attach::by_mount;
-use super::by_wire::attr;
+use super::encode::attr;
+use super::mount_call::by_mount;
+use super::node_number::SOURCE;
 use super::options::Options;
 use super::session::MountSession;
-use crate::passthrough::NodeId;
+use super::wanted::MAX_TRANSFER;
 use crate::wire::abi::{self, AttrOut, EntryOut, ForgetOne};
-use crate::wire::{Device, Operation, Reply, Request, Service};
+use crate::wire::{Device, Operation, Reply, Request, Service, serve_next};
 
 /// The name of the source in the root of the file system. The mount table shows it.
 const NAME: &str = "source";
-/// The number of the source when it is not the root of the file system. Numbers that [`crate::passthrough`] assigns follow
-/// it.
-pub(super) const SOURCE: u64 = 1 << 63;
 /// How long the kernel may take to look up one name.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The node that the kernel calls `number`.
-pub(super) fn node(number: u64) -> NodeId {
-    if number == SOURCE { NodeId::ROOT } else { NodeId(number) }
-}
-
-/// The numbers that the kernel may use for `node`: the source has two, and the kernel does not know one of them.
-pub(super) fn numbers(node: NodeId) -> impl Iterator<Item = u64> {
-    [node.0].into_iter().chain((node == NodeId::ROOT).then_some(SOURCE))
-}
 
 /// A file system that is mounted where no other process sees it.
 #[derive(Debug)]
@@ -151,7 +138,7 @@ impl HiddenMount {
                 return Ok(());
             }
             if asks {
-                device.serve_next(&mut buffer, service)?;
+                serve_next(&device, &mut buffer, service)?;
             }
         }
     }

@@ -1,7 +1,4 @@
-//! Executes requests: checks every name at the gate, then calls the backing tree.
-//!
-//! This module has only the operations with a name in the request or in the reply. The others need no check: `operations`
-//! calls the backing tree for them.
+//! A backing tree behind a gate, by the configuration that is active.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -10,19 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
-use namegate_core::gate::{Admitted, Existing, Gate, Intent, Mode};
+use namegate_core::gate::{Admitted, Gate, Intent, Mode};
 use namegate_telemetry::audit::Audit;
-use namegate_telemetry::metrics::{Metrics, Op};
+use namegate_telemetry::metrics::Metrics;
 use nix::errno::Errno;
 
-use super::RequestFailure;
+use super::failure::RequestFailure;
+use super::journal::MountJournal;
 use super::prune::Pruning;
 use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::PendingRenames;
 use super::timeouts::Timeouts;
-use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId, Passthrough, Reach};
-use crate::state::SurvivalState;
-use crate::wire::Notifier;
+use crate::passthrough::{NodeId, Passthrough};
+use crate::wire::{NoJournal, Notifier};
 
 /// The result of an operation, or the reason why it failed.
 pub(super) type Result<T> = std::result::Result<T, RequestFailure>;
@@ -32,7 +29,7 @@ pub(super) type Result<T> = std::result::Result<T, RequestFailure>;
 pub struct Server {
     pub(super) tree: Passthrough,
     active: ArcSwap<ActiveConfig>,
-    leaving: PendingRenames,
+    pub(super) leaving: PendingRenames,
     pub(super) audit: Option<Audit>,
     pub(super) metrics: Option<Arc<Metrics>>,
     /// The channel for notifications to the kernel.
@@ -55,7 +52,7 @@ impl Server {
         Self {
             tree,
             active,
-            leaving: PendingRenames::default(),
+            leaving: PendingRenames::new(&NoJournal),
             audit: None,
             metrics: None,
             notifier: OnceLock::new(),
@@ -139,10 +136,10 @@ impl Server {
         self.audit.iter().for_each(Audit::close);
     }
 
-    /// The server of a mount with this state.
+    /// The server of a mount with this journal.
     #[must_use]
-    pub fn with_state(self, state: Option<&'static SurvivalState>) -> Self {
-        Self { leaving: PendingRenames::for_state(state), ..self }
+    pub fn with_journal(self, journal: &'static dyn MountJournal) -> Self {
+        Self { leaving: PendingRenames::new(journal), ..self }
     }
 
     /// The server with metrics of names that are refused or let through.
@@ -202,173 +199,6 @@ impl ConfiguredServer<'_> {
             _ => ControlFlow::Continue(()),
         })?;
         found.ok_or(RequestFailure::Backing(Errno::ENOENT))
-    }
-
-    pub(super) fn do_lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
-        let name = self.admit_existing(parent, name)?;
-        Ok(self.tree.lookup_equivalent(self.config.equivalence.as_ref(), reach, parent, &name)?)
-    }
-
-    pub(super) fn do_mkdir(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &OsStr,
-        mode: u32,
-    ) -> Result<LookupEntry> {
-        let name = self.admit_new(Op::Mkdir, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
-            self.tree.mkdir(caller, parent, name, mode)
-        })?)
-    }
-
-    pub(super) fn do_mknod(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &OsStr,
-        mode: u32,
-        rdev: u32,
-    ) -> Result<LookupEntry> {
-        let name = self.admit_new(Op::Mknod, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
-            self.tree.mknod(caller, parent, name, mode, rdev)
-        })?)
-    }
-
-    pub(super) fn do_symlink(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &OsStr,
-        target: &OsStr,
-    ) -> Result<LookupEntry> {
-        self.check_target(caller, parent, name, target)?;
-        let name = self.admit_new(Op::Symlink, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
-            self.tree.symlink(caller, parent, name, target)
-        })?)
-    }
-
-    pub(super) fn do_link(
-        &self,
-        caller: &Caller,
-        node: NodeId,
-        parent: NodeId,
-        name: &OsStr,
-    ) -> Result<LookupEntry> {
-        let name = self.admit_new(Op::Link, caller, parent, name)?;
-        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
-            self.tree.link(caller, node, parent, name)
-        })?)
-    }
-
-    pub(super) fn do_create(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &OsStr,
-        mode: u32,
-        flags: i32,
-    ) -> Result<(LookupEntry, Fh)> {
-        let name = self.admit_new(Op::Create, caller, parent, name)?;
-        let create = |name: &Admitted<'_>| self.tree.create(caller, parent, name, mode, flags);
-        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, create)?)
-    }
-
-    pub(super) fn do_unlink(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
-        let name = self.admit_existing(parent, name)?;
-        Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &name, |name| {
-            self.tree.unlink(uid, parent, name)
-        })?)
-    }
-
-    pub(super) fn do_rmdir(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
-        let present = self.admit_existing(parent, name)?;
-        let result =
-            self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, &present, |name| {
-                self.tree.rmdir(uid, parent, name)
-            });
-        if result == Err(Errno::ENOTEMPTY) && self.config.serve.gate.existing() == Existing::Hide {
-            // The log explains why a directory that looks empty cannot be removed.
-            let shown = name.as_bytes().escape_ascii();
-            log::info!("rmdir of `{shown}`: not empty; entries whose names are not UTF-8 are hidden");
-        }
-        Ok(result?)
-    }
-
-    /// In an exchange both names exist; otherwise the new name is created.
-    pub(super) fn do_rename(
-        &self,
-        caller: &Caller,
-        (parent, name): (NodeId, &OsStr),
-        (new_parent, new_name): (NodeId, &OsStr),
-        flags: u32,
-    ) -> Result<()> {
-        if self.config.equivalence.is_some() {
-            self.delay_first_rename((parent, name), (new_parent, new_name), flags)?;
-        }
-        let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
-        if leaves_whiteout {
-            // The whiteout is a new entry under the old name.
-            self.admit_new(Op::Rename, caller, parent, name)?;
-        }
-        let name = self.admit_existing(parent, name)?;
-        let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name_of_rename(caller, new_parent, new_name)?,
-            _ => self.admit_existing(new_parent, new_name)?,
-        };
-        Ok(self.tree.change_two_equivalent(
-            self.config.equivalence.as_ref(),
-            (parent, &name),
-            (new_parent, &new_name),
-            |name, new_name| {
-                if leaves_whiteout {
-                    self.check_stored(name)?;
-                }
-                self.tree.rename(caller, parent, name, new_parent, new_name, flags)
-            },
-        )?)
-    }
-
-    /// Delays the first attempt to rename an entry from a name that the kernel may cache to one that it must not: see
-    /// [`PendingRenames`].
-    ///
-    /// # Errors
-    /// ESTALE: the kernel then looks up both names again and repeats the rename.
-    fn delay_first_rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
-        let is_ambiguous = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
-        // The next rename from a name in `leaving` is not delayed, so no cached entry must come to such a name either.
-        let is_never_cached =
-            |(parent, name)| is_ambiguous((parent, name)) || self.leaving.contains(parent, name);
-        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
-        let leaving = if !is_ambiguous(from) && is_never_cached(to) {
-            from
-        } else if is_exchange && !is_ambiguous(to) && is_never_cached(from) {
-            to
-        } else {
-            return Ok(());
-        };
-        match self.leaving.delay_first_rename(leaving) {
-            true => Ok(()),
-            false => Err(Errno::ESTALE.into()),
-        }
-    }
-
-    /// Passes on the visible entries with the names under which they are shown; `.` and `..` without an admitted name.
-    pub(super) fn do_readdir(
-        &self,
-        fh: Fh,
-        offset: u64,
-        mut take: impl FnMut(&DirEntry<'_>, Option<&Admitted<'_>>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        Ok(self.tree.readdir(fh, offset, |entry| match entry.name.as_bytes() {
-            b"." | b".." => take(entry, None),
-            _ => match self.config.serve.gate.show(entry.name) {
-                Some(shown) => take(&DirEntry { name: &shown.name, ..*entry }, Some(&shown.admitted)),
-                None => ControlFlow::Continue(()),
-            },
-        })?)
     }
 }
 

@@ -6,15 +6,12 @@ use std::sync::Arc;
 
 use fuser::{Config, SessionACL};
 use namegate_settings::Transport;
-use namegate_sys::inherited::Inherited;
 
 use super::by_fuser::FuserService;
-use super::by_wire::WireService;
-use super::dispatch::RequestCore;
 use super::options::Options;
-use super::{RING_TRANSFER, wanted};
-use crate::state::SurvivalState;
-use crate::state::journal::InFlight;
+use super::request_core::RequestCore;
+use super::service::RequestService;
+use super::wanted::{RING_TRANSFER, wanted};
 use crate::wire::abi::init;
 use crate::wire::{self, InitRequest, Rings, Service, StopReading, ring};
 use crate::workers::{ReaderThreads, regular_readers};
@@ -34,7 +31,7 @@ pub(super) fn start_rings(options: &Options) -> io::Result<Option<Rings>> {
     match options.transport {
         Transport::Uring if !ring::is_enabled() => Err(io::ErrorKind::Unsupported.into()),
         Transport::Uring => Rings::start(RING_TRANSFER).map(Some),
-        Transport::Auto if options.state.is_none() && ring::is_enabled() => {
+        Transport::Auto if !options.journal.is_recording() && ring::is_enabled() => {
             let started = Rings::start(RING_TRANSFER);
             Ok(started
                 .inspect_err(|error| log::info!("requests come over /dev/fuse: no io_uring: {error}"))
@@ -60,7 +57,6 @@ impl MountSession {
         options: &Options,
         rings: Option<Rings>,
     ) -> io::Result<Self> {
-        let state = options.state;
         let wanted = wanted(options);
         match options.transport {
             Transport::Auto | Transport::Dev | Transport::Uring => {
@@ -68,7 +64,7 @@ impl MountSession {
                 // What `fuser` does not pass on.
                 let flags = wanted.flags | init::CREATE_SUPP_GROUP | init::EXPORT_SUPPORT;
                 let wanted = InitRequest { flags, max_transfer, ..wanted };
-                let session = wire::Session::begin(requests, &wanted, state, rings)?;
+                let session = wire::Session::begin(requests, &wanted, options.journal, rings)?;
                 core.set_negotiated(session.negotiated(), &wanted);
                 if session.has_rings() {
                     core.use_rings();
@@ -80,24 +76,18 @@ impl MountSession {
                 config.acl = if options.is_for_all() { SessionACL::All } else { SessionACL::Owner };
                 config.n_threads = Some(readers());
                 config.clone_fd = true;
-                let service = FuserService::new(core.clone(), wanted);
+                let service = FuserService::new(RequestService::new(core.clone()), wanted);
                 let session = fuser::Session::from_fd(service, requests, config.acl, config)?;
                 Ok(Self::Fuser(Box::new(session)))
             }
         }
     }
 
-    /// Takes over the connection of a predecessor, with the requests that it has left.
+    /// Takes over `session`, the connection of a predecessor.
     ///
     /// # Errors
-    /// A descriptor of the connection is missing.
-    pub(super) fn resume(
-        core: &Arc<RequestCore>,
-        state: &'static SurvivalState,
-        inherited: &Inherited,
-        in_flight: Vec<InFlight>,
-    ) -> io::Result<(Self, OwnedFd)> {
-        let session = wire::Session::resume(state, inherited, in_flight)?;
+    /// As dup(2) says.
+    pub(super) fn resume(core: &Arc<RequestCore>, session: wire::Session) -> io::Result<(Self, OwnedFd)> {
         let negotiated = session.negotiated();
         // What is not in use was logged by the first server.
         core.set_negotiated(
@@ -116,10 +106,10 @@ impl MountSession {
         }
     }
 
-    /// Stops reading for a successor; `None` for a connection that has none.
-    pub(super) fn stop(&self) -> Option<Arc<StopReading>> {
+    /// Handle that stops the reader threads before a successor takes over; `None` for a connection that has none.
+    pub(super) fn stop_handle(&self) -> Option<Arc<StopReading>> {
         match self {
-            Self::Dev(session, _) => session.stop(),
+            Self::Dev(session, _) => session.stop_handle(),
             Self::Fuser(_) => None,
         }
     }
@@ -130,7 +120,7 @@ impl MountSession {
     /// The kernel's device fails.
     pub(super) fn run(self) -> io::Result<()> {
         match self {
-            Self::Dev(session, core) => session.run(readers(), Arc::new(WireService(core))),
+            Self::Dev(session, core) => session.run(readers(), Arc::new(RequestService::new(core))),
             Self::Fuser(session) => session.run(),
         }
     }
@@ -142,10 +132,6 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::thread;
 
-    use namegate_core::gate::{Gate, Mode};
-    use namegate_core::policy::{Policy, profile};
-    use namegate_settings::MountSettings;
-    use namegate_telemetry::audit::AuditSettings;
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use nix::unistd::{read, write};
     use zerocopy::{FromBytes, IntoBytes};
@@ -154,10 +140,15 @@ mod tests {
     use crate::fuse::ServeConfig;
     use crate::fuse::server::Server;
     use crate::passthrough::{Passthrough, PassthroughSettings};
+    use crate::wire::NoJournal;
     use crate::wire::abi::{
         self, AttrOut, CreateIn, EntryOut, InHeader, InitIn, InitOut, OpenIn, OpenOut, ReadIn, fopen, opcode,
     };
     use crate::wire::request::message;
+    use namegate_core::gate::{Gate, Mode};
+    use namegate_core::policy::{Policy, profile};
+    use namegate_settings::MountSettings;
+    use namegate_telemetry::audit::AuditSettings;
 
     /// The kernel's end of a connection.
     struct FakeKernel(OwnedFd);
@@ -183,12 +174,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "content").unwrap();
         let source = fs::File::open(dir.path()).unwrap();
-        let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, export: None, state: None })
-                .unwrap();
+        let tree = Passthrough::new(
+            source.into(),
+            PassthroughSettings { cached_fds: 4, ..PassthroughSettings::default() },
+        )
+        .unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         let server = Arc::new(Server::new(tree, ServeConfig::new(gate, MountSettings::default())));
-        let core = Arc::new(RequestCore::new(server, AuditSettings::default().metrics, None).unwrap());
+        let core = Arc::new(RequestCore::new(server, AuditSettings::default().metrics, &NoJournal).unwrap());
         let (here, there) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
         let kernel = FakeKernel(there);
@@ -204,7 +197,7 @@ mod tests {
 
         let MountSession::Dev(session, core) = session else { panic!("another transport") };
         // One reader: only the kernel can make a second connection.
-        let serving = thread::spawn(move || session.run(1, Arc::new(WireService(core))));
+        let serving = thread::spawn(move || session.run(1, Arc::new(RequestService::new(core))));
         let (error, found) = kernel.ask(opcode::LOOKUP, abi::ROOT, &[b"file\0"]);
         let found = EntryOut::read_from_bytes(&found).unwrap();
         assert_eq!((error, found.attr.size), (0, 7));

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use namegate_core::gate::{Admitted, Gate};
 use parking_lot::Mutex;
 
+use super::journal::MountJournal;
 use crate::passthrough::{NameEquivalence, NodeId};
-use crate::state::SurvivalState;
 
 impl NameEquivalence for Gate {
     fn key<'n>(&self, name: &'n OsStr) -> Cow<'n, OsStr> {
@@ -40,13 +40,13 @@ impl NameEquivalence for Gate {
 
 /// Old names of entries that were renamed, or are about to be renamed, to names with equivalents. They get an entry timeout of zero
 /// too, so that a program that uses the same temporary name again needs no second request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PendingRenames {
     /// The names, with the order of their last use.
     names: Mutex<HashMap<(NodeId, OsString), u64>>,
     came: AtomicU64,
     /// Where a successor finds the names, by their hashes.
-    state: Option<&'static SurvivalState>,
+    journal: &'static dyn MountJournal,
     /// The names of a predecessor.
     before: HashSet<u64>,
 }
@@ -62,9 +62,9 @@ impl PendingRenames {
     const MAX_PENDING: usize = 1024;
 
     /// With the names of a predecessor: a client whose first request that has delayed must not be delayed again.
-    pub(super) fn for_state(state: Option<&'static SurvivalState>) -> Self {
-        let before = state.map(|state| state.delayed_renames().collect()).unwrap_or_default();
-        Self { state, before, ..Self::default() }
+    pub(super) fn new(journal: &'static dyn MountJournal) -> Self {
+        let before = journal.delayed_renames().into_iter().collect();
+        Self { names: Mutex::default(), came: AtomicU64::new(0), journal, before }
     }
 
     /// Whether the entry may be renamed now: not at the first request.
@@ -74,8 +74,8 @@ impl PendingRenames {
         let name = (parent, name.to_owned());
         let hash = hash(&name);
         let was_known = names.insert(name, came).is_some() || self.before.contains(&hash);
-        if let Some(state) = self.state.filter(|_| !was_known) {
-            state.note_delayed_rename(hash);
+        if !was_known {
+            self.journal.note_delayed_rename(hash);
         }
         if names.len() > Self::MAX_PENDING
             && let Some(oldest) = names.iter().min_by_key(|(_, came)| **came).map(|(name, _)| name.clone())
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn an_entry_goes_when_it_is_asked_for_the_second_time() {
-        let leaving = PendingRenames::default();
+        let leaving = PendingRenames::new(&crate::wire::NoJournal);
         let root = NodeId::ROOT;
         assert!(!leaving.contains(root, OsStr::new("a")));
         assert!(!leaving.delay_first_rename((root, OsStr::new("a"))));

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use nix::sys::stat::FileStat;
 
-use super::replies::FoundEntry;
+use super::encode::attr;
 use crate::passthrough::{LookupEntry, has_set_id};
+use crate::wire::abi::EntryOut;
 
 /// Cache timeouts of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -27,15 +28,18 @@ impl Timeouts {
     }
 
     /// The reply for an entry, whose name may be cached only if it `may_be_kept`.
-    pub(super) fn for_entry(&self, entry: &LookupEntry, may_be_kept: bool, is_written: bool) -> FoundEntry {
-        let &LookupEntry { node, generation, stat } = entry;
-        let name_timeout = if may_be_kept { self.entry } else { Duration::ZERO };
-        FoundEntry {
-            node,
-            generation,
-            stat,
-            name_timeout,
-            attr_timeout: self.for_attributes(&stat, is_written),
+    pub(super) fn for_entry(&self, entry: &LookupEntry, may_be_kept: bool, is_written: bool) -> EntryOut {
+        let LookupEntry { node, generation, stat } = entry;
+        let name = if may_be_kept { self.entry } else { Duration::ZERO };
+        let attributes = self.for_attributes(stat, is_written);
+        EntryOut {
+            nodeid: node.0,
+            generation: (*generation).into(),
+            entry_valid: name.as_secs(),
+            attr_valid: attributes.as_secs(),
+            entry_valid_nsec: name.subsec_nanos(),
+            attr_valid_nsec: attributes.subsec_nanos(),
+            attr: attr(stat),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The content of open files: reading, writing, allocating, copying.
 
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use namegate_sys::nowait;
@@ -8,7 +9,6 @@ use nix::fcntl::FallocateFlags;
 use nix::unistd::{Whence, lseek};
 
 use super::file::errno;
-use super::successor::has_appended;
 use super::{Caller, Fh, Passthrough, Result, SetId};
 
 /// Arguments of a copy.
@@ -91,7 +91,7 @@ impl Passthrough {
         let open = self.files.get(fh)?;
         let file = self.file(&open)?;
         if open.appends()
-            && let Some(written) = has_appended(&file, data.len())
+            && let Some(written) = self.nodes.journal.begin_or_recover_append(file.as_fd(), data.len())
         {
             return Ok(written);
         }

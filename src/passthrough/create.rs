@@ -1,7 +1,7 @@
 //! New entries: mkdir, mknod, symlink, link, create.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use namegate_core::gate::Admitted;
 use namegate_sys::open::{again, beneath, path_of};
@@ -10,8 +10,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::{linkat, symlinkat};
 
+use super::descriptor::Descriptor;
 use super::file::{OpenFile, opened_as};
-use super::successor::{begin_or_recover_create, begin_or_recover_link};
+use super::journal::EntryAt;
 use super::{Caller, Fh, LookupEntry, NodeId, Passthrough, Result};
 
 /// The permission bits of a mode, with set-id and sticky bits.
@@ -24,67 +25,65 @@ fn groups_matter(mode: u32) -> bool {
     mode & libc::S_ISGID != 0
 }
 
-impl Passthrough {
-    /// Creates a directory.
-    ///
-    /// # Errors
-    /// As mkdir(2) says.
-    pub fn mkdir(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &Admitted<'_>,
+/// What mkdir(2), mknod(2) and symlink(2) create.
+#[derive(Clone, Copy, Debug)]
+pub enum NewEntry<'a> {
+    Directory {
         mode: u32,
-    ) -> Result<LookupEntry> {
-        self.check_share_of_entry(caller.uid, 0)?;
-        let dir = self.fd(parent)?;
-        if !begin_or_recover_create(&dir, name, caller) {
-            let make = || mkdirat(&*dir, name.as_os_str(), permissions(mode));
-            self.as_caller(caller, groups_matter(mode), make)?;
-        }
-        self.lookup_in(&*dir, name)
-    }
-
-    /// Creates a file of the type in `mode`: a FIFO, a socket, a device with the number `rdev`, or a regular file.
-    ///
-    /// # Errors
-    /// As mknod(2) says.
-    pub fn mknod(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &Admitted<'_>,
+    },
+    /// A file of the type in `mode`: a FIFO, a socket, a device with the number `rdev`, or a regular file.
+    Node {
         mode: u32,
         rdev: u32,
-    ) -> Result<LookupEntry> {
-        self.check_share_of_entry(caller.uid, 0)?;
-        let dir = self.fd(parent)?;
-        let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
-        if !begin_or_recover_create(&dir, name, caller) {
-            self.as_caller(caller, groups_matter(mode), || {
-                mknodat(&*dir, name.as_os_str(), kind, permissions(mode), device(rdev))
-            })?;
+    },
+    /// A symbolic link to this target, byte for byte.
+    Symlink(&'a OsStr),
+}
+
+impl NewEntry<'_> {
+    fn create(self, dir: impl AsFd, name: &OsStr) -> Result<()> {
+        match self {
+            Self::Directory { mode } => mkdirat(dir, name, permissions(mode)),
+            Self::Node { mode, rdev } => {
+                let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
+                mknodat(dir, name, kind, permissions(mode), device(rdev))
+            }
+            Self::Symlink(target) => symlinkat(target, dir, name),
         }
-        self.lookup_in(&*dir, name)
     }
 
-    /// Creates a symbolic link to `target`, byte for byte.
+    fn groups_matter(self) -> bool {
+        match self {
+            Self::Directory { mode } | Self::Node { mode, .. } => groups_matter(mode),
+            Self::Symlink(_) => false,
+        }
+    }
+}
+
+impl Passthrough {
+    /// Creates an entry and looks it up.
     ///
     /// # Errors
-    /// As symlink(2) says.
-    pub fn symlink(
+    /// As mkdir(2), mknod(2) and symlink(2) say.
+    pub fn make(
         &self,
         caller: &Caller,
         parent: NodeId,
         name: &Admitted<'_>,
-        target: &OsStr,
+        new: NewEntry<'_>,
     ) -> Result<LookupEntry> {
         self.check_share_of_entry(caller.uid, 0)?;
         let dir = self.fd(parent)?;
-        if !begin_or_recover_create(&dir, name, caller) {
-            self.as_caller(caller, false, || symlinkat(target, &*dir, name.as_os_str()))?;
+        if !self.begin_or_recover_create(&dir, name, caller) {
+            self.as_caller(caller, new.groups_matter(), || new.create(&*dir, name.as_os_str()))?;
         }
         self.lookup_in(&*dir, name)
+    }
+
+    /// Whether a previous server has created the entry that is about to be created.
+    fn begin_or_recover_create(&self, dir: &Descriptor, name: &Admitted<'_>, caller: &Caller) -> bool {
+        let entry = EntryAt { dir: dir.as_fd(), name: name.as_os_str() };
+        self.nodes.journal.begin_or_recover_create(entry, caller.uid)
     }
 
     /// Creates a hard link to `node`.
@@ -101,7 +100,8 @@ impl Passthrough {
         let (file, dir) = (self.fd(node)?, self.fd(parent)?);
         // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; linkat(2) documents this alternative.
         let path = path_of(&*file);
-        if !begin_or_recover_link(&dir, name, &file) {
+        let entry = EntryAt { dir: dir.as_fd(), name: name.as_os_str() };
+        if !self.nodes.journal.begin_or_recover_link(entry, file.as_fd()) {
             self.charged_to(caller, || {
                 linkat(AT_FDCWD, path.as_str(), &*dir, name.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)
             })?;
@@ -155,7 +155,7 @@ impl Passthrough {
             let exclusive = opened_as(flags) | OFlag::O_CREAT | OFlag::O_EXCL;
             self.nodes.with_room(|| beneath(&*dir, name.as_os_str(), exclusive, permissions(mode)))
         };
-        if begin_or_recover_create(&dir, name, caller) {
+        if self.begin_or_recover_create(&dir, name, caller) {
             let held = self.hold(&*dir, name)?;
             // By its mode, the one who has created it might not be allowed to open it again.
             let file = self.nodes.with_room(|| again(&held, opened_as(flags)))?;

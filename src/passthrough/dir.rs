@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use super::budget::DescriptorShare;
 use super::cached_version::{CachedVersion, is_settled};
 use super::dir_offset::Offsets;
+use super::journal::{OpenData, OpenRecord};
 use super::node::TrackedNode;
 use super::{Fh, NodeId, Passthrough, Result};
-use crate::state::{OpenData, OpenRecord};
 
 /// The buffer size of C libraries: some 1000 entries of ordinary length.
 const BUFFER: usize = 32 * 1024;

@@ -10,7 +10,7 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, TMPFS_MAGIC,
 use nix::sys::statvfs::fstatvfs;
 
 use super::Result;
-use super::file::XFS_SUPER_MAGIC;
+use super::filesystems::XFS_SUPER_MAGIC;
 use super::node::NodeId;
 
 /// How many files get a small number.

@@ -1,7 +1,7 @@
 //! Inodes without a file handle, each held by a descriptor: charged to users, and released when there are many.
 //!
 //! The kernel caches inodes as long as it has memory. Where each inode costs a descriptor, the server asks the kernel to forget
-//! the least recently used ones ([`Passthrough::surplus`]). The kernel keeps inodes that are in use: open files, working
+//! the least recently used ones ([`Passthrough::surplus`](super::Passthrough::surplus)). The kernel keeps inodes that are in use: open files, working
 //! directories, and the parents of what it keeps.
 
 use std::collections::VecDeque;
@@ -9,15 +9,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::inode::NodeTable;
-use super::node::{InodeRef, TrackedNode};
-use super::{NodeId, Passthrough, Result};
+use super::node::{InodeRef, NodeId, TrackedNode};
 
 /// New inodes between two requests to the kernel to forget some.
 const BETWEEN: usize = 32;
-/// Inodes examined for each new inode: all are examined before a quarter as many new ones have arrived.
-const FOR_EACH: usize = 4;
-
 /// The nodes that are held by descriptors.
 #[derive(Debug, Default)]
 pub(super) struct HeldNodes {
@@ -64,87 +59,25 @@ impl HeldNodes {
         }
     }
 
+    /// Number of new inodes since this was last asked; 0 if they are too few.
+    pub(super) fn take_come(&self) -> usize {
+        if self.come.load(Ordering::Relaxed) < BETWEEN { 0 } else { self.come.swap(0, Ordering::Relaxed) }
+    }
+
+    /// Number of nodes that are held by descriptors.
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Adds entries to the end of the queue.
+    pub(super) fn put_back(&self, entries: Vec<(NodeId, u32)>) {
+        self.queue.lock().extend(entries);
+    }
+
     /// Removes and returns the first `most` entries of the queue.
-    fn take(&self, most: usize) -> Vec<(NodeId, u32)> {
+    pub(super) fn take(&self, most: usize) -> Vec<(NodeId, u32)> {
         let mut queue = self.queue.lock();
         let most = most.min(queue.len());
         queue.drain(..most).collect()
-    }
-}
-
-impl NodeTable {
-    /// Nodes that the kernel should forget, if too many are held by descriptors.
-    fn surplus(&self) -> Vec<NodeId> {
-        let held = &self.held;
-        if held.come.load(Ordering::Relaxed) < BETWEEN {
-            return Vec::new();
-        }
-        let come = held.come.swap(0, Ordering::Relaxed);
-        let (count, available) = (held.count.load(Ordering::Relaxed), self.budget.available());
-        let (is_many, is_too_many) = (count > available / 8, count > available / 4);
-        // Forgotten nodes leave the queue here.
-        let (mut known, mut surplus) = (Vec::new(), Vec::new());
-        // Lock order: a thread that adds to the queue has locked the table, so the table is not locked while the queue is.
-        for (id, number) in held.take(FOR_EACH * come) {
-            let Ok(node) = self.node(id) else { continue };
-            if !matches!(node.hold, InodeRef::Fd(its) if its == number) {
-                continue;
-            }
-            known.push((id, number));
-            if is_many {
-                let mut opened = node.opened.lock();
-                let was_used = std::mem::take(&mut opened.was_used);
-                // Recently used nodes are spared unless there are too many. The kernel keeps nodes that are in use.
-                if opened.opens == 0 && (is_too_many || !was_used) {
-                    surplus.push(id);
-                }
-            }
-        }
-        // Nodes that the kernel keeps are examined again later.
-        held.queue.lock().extend(known);
-        surplus
-    }
-}
-
-impl Passthrough {
-    /// The least recently used nodes that cost a descriptor each, if there are too many. The caller asks the kernel to forget
-    /// them, after each lookup and after a user was refused a descriptor. Usually there are none.
-    pub fn surplus(&self) -> Vec<NodeId> {
-        self.nodes.surplus()
-    }
-
-    /// Charges the descriptor of `node` to the user `uid`, unless it is already charged or needs none.
-    ///
-    /// # Errors
-    /// ENFILE for a user who is charged for too many descriptors.
-    pub fn charge(&self, node: NodeId, uid: u32) -> Result<()> {
-        let node = self.nodes.node(node)?;
-        if node.id == NodeId::ROOT || matches!(node.hold, InodeRef::Handle(_)) {
-            return Ok(());
-        }
-        let Some(fd) = node.opened.lock().kept().cloned() else { return Ok(()) };
-        if !fd.is_counted() {
-            fd.count(self.nodes.charge(uid)?);
-            node.opened.lock().note_charge(uid);
-        }
-        Ok(())
-    }
-
-    /// Checks that the user `uid` may be charged for one more descriptor.
-    ///
-    /// # Errors
-    /// ENFILE for a user who is charged for too many descriptors.
-    pub fn check_share(&self, uid: u32) -> Result<()> {
-        self.check_shares(uid, 1)
-    }
-
-    fn check_shares(&self, uid: u32, times: usize) -> Result<()> {
-        self.nodes.budget.check(uid, times).inspect_err(|_| self.nodes.held.refused())
-    }
-
-    /// Checks the share for a new entry that will be opened `opens` times, if each needs a descriptor. Fails before the entry is
-    /// created, because an entry without a descriptor could not be used.
-    pub(super) fn check_share_of_entry(&self, uid: u32, opens: usize) -> Result<()> {
-        if self.nodes.has_handles() { Ok(()) } else { self.check_shares(uid, 1 + opens) }
     }
 }

@@ -18,13 +18,14 @@ use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::descriptors::{Descriptor, NodeDescriptors, Spares};
+use super::descriptor::{Descriptor, NodeDescriptors};
 use super::foreign_ids::ForeignIds;
 use super::held::HeldNodes;
+use super::inode_numbers::InodeNumbers;
+use super::journal::TreeJournal;
 use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large};
-use super::revive::InodeNumbers;
+use super::spares::Spares;
 use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result};
-use crate::state::{LONGEST_HANDLE, SurvivalState, journal};
 
 /// A node whose lookup count reached zero, or nothing if lookups are left. Dropping it closes the descriptors of the node.
 #[derive(Debug)]
@@ -85,7 +86,9 @@ pub(super) struct NodeTable {
     pub(super) budget: Arc<Budget>,
     pub(super) spares: Spares,
     pub(super) held: HeldNodes,
-    pub(super) state: Option<&'static SurvivalState>,
+    pub(super) journal: &'static dyn TreeJournal,
+    /// Whether the journal records anything.
+    pub(super) is_recording: bool,
 }
 
 fn kind_of(stat: &FileStat) -> SFlag {
@@ -93,24 +96,22 @@ fn kind_of(stat: &FileStat) -> SFlag {
 }
 
 impl NodeTable {
-    pub(super) fn new(root: OwnedFd, settings: PassthroughSettings, server: u64) -> Result<Self> {
-        let PassthroughSettings { cached_fds: spares, state, export } = settings;
+    pub(super) fn new(root: OwnedFd, settings: PassthroughSettings) -> Result<Self> {
+        let PassthroughSettings { cached_fds: spares, journal, export } = settings;
         let stat = fstat(&root)?;
         if kind_of(&stat) != SFlag::S_IFDIR {
             return Err(Errno::ENOTDIR);
         }
         // Calls that accept no O_PATH descriptor use /proc. If it is missing, fail at the start.
         nix::sys::stat::stat(path_of(&root).as_str())?;
-        let mount = mount_for_handles(root.as_fd())
-            .ok()
-            .filter(|(_, _, handle)| state.is_none() || handle.parts().1.len() <= LONGEST_HANDLE);
+        let mount = mount_for_handles(root.as_fd()).ok().filter(|(_, _, handle)| {
+            journal.longest_handle().is_none_or(|most| handle.parts().1.len() <= most)
+        });
         let (mount, numbers) = match mount {
             Some((mount, id, handle)) => (Some((mount, id)), InodeNumbers::new(&root, &stat, handle)),
             None => (None, None),
         };
-        if let Some(state) = state {
-            state.set_root(root.as_raw_fd());
-        }
+        journal.set_root(root.as_raw_fd());
         let foreign_ids = ForeignIds::of_source(&root)?;
         let root = Descriptor::new(root);
         let place = FileId::from_stat(&stat);
@@ -138,8 +139,9 @@ impl NodeTable {
             known: Mutex::new(known),
             spares: Spares::new(spares, budget.clone()),
             budget,
-            held: HeldNodes::for_server(server),
-            state,
+            held: HeldNodes::for_server(journal.server()),
+            journal,
+            is_recording: journal.longest_handle().is_some(),
         })
     }
 
@@ -346,7 +348,7 @@ impl NodeTable {
             (counted.node.id, self.shown_generation(&counted.node))
         };
         drop(replaced);
-        journal::note_lookup(id.0);
+        self.journal.note_lookup(id.0);
         stat.st_ino = id.0;
         Ok(LookupEntry { node: id, generation, stat })
     }
@@ -356,7 +358,7 @@ impl NodeTable {
     fn forget(&self, id: NodeId, lookups: u64) -> Forgotten {
         let mut known = self.known.lock();
         let Some(counted) = known.nodes.get_mut(&id.0) else { return Forgotten(None) };
-        journal::note_forget(id.0);
+        self.journal.note_forget(id.0);
         counted.lookups = counted.lookups.saturating_sub(lookups);
         self.record_lookups(&counted.node, counted.lookups);
         if counted.lookups > 0 || id == NodeId::ROOT {

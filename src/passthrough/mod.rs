@@ -15,16 +15,20 @@ mod cached_version;
 mod content;
 mod create;
 mod credentials;
+mod descriptor;
 mod descriptors;
 mod dir;
 mod dir_offset;
 mod file;
+mod filesystems;
 mod foreign_ids;
 mod handle;
 mod handle_key;
 mod held;
 mod iflags;
 mod inode;
+mod inode_numbers;
+mod journal;
 mod locks;
 mod lookup;
 mod node;
@@ -32,8 +36,10 @@ mod path;
 mod remove;
 mod revive;
 mod set_id;
+mod spares;
 mod spelling;
 mod successor;
+mod surplus;
 #[cfg(test)]
 mod tests;
 mod xattr;
@@ -47,27 +53,31 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::sys::statfs::{FsType, fstatfs};
 
-use crate::state::SurvivalState;
 pub use attr::Changes;
-use cached_version::time_of_maps;
 pub use content::CopyRange;
+pub use create::NewEntry;
 pub use credentials::Caller;
-use descriptors::Descriptor;
 pub use dir::{DirEntry, Listing, OpenDir};
-use file::OpenFile;
 pub use handle::Fh;
-use handle::HandleMap;
 pub use handle_key::{HandleKey, HandleSeal};
 pub use iflags::OpenNode;
-use inode::NodeTable;
 pub use inode::{ELSEWHERE, Forgotten, Reach};
-use locks::LockTable;
+pub use journal::{BackingRecord, EntryAt, NodeChange, NodeData, OpenData, TreeJournal, XattrOf};
 pub use locks::{LockOwner, LockRange};
 pub use node::{NodeId, has_set_id};
 pub use set_id::SetId;
 pub use spelling::NameEquivalence;
+pub use successor::{Recovered, RecoveredBacking, RecoveredFile};
+
+use cached_version::time_of_maps;
+use descriptor::Descriptor;
+use file::OpenFile;
+use handle::HandleMap;
+use inode::NodeTable;
+use locks::LockTable;
 use spelling::Spellings;
-pub use successor::RecoveredFile;
+
+use crate::wire::NoJournal;
 
 /// The result of an operation, or its errno.
 pub type Result<T> = std::result::Result<T, Errno>;
@@ -83,14 +93,20 @@ pub struct LookupEntry {
 }
 
 /// Settings of a backing tree.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PassthroughSettings {
     /// Maximum number of descriptors kept open for later requests.
     pub cached_fds: usize,
     /// The key that makes the handles of all files lasting, if they are to be.
     pub export: Option<HandleSeal>,
     /// Where nodes and open files are recorded for a successor.
-    pub state: Option<&'static SurvivalState>,
+    pub journal: &'static dyn TreeJournal,
+}
+
+impl Default for PassthroughSettings {
+    fn default() -> Self {
+        Self { cached_fds: 0, export: None, journal: &NoJournal }
+    }
 }
 
 /// A backing tree.
@@ -126,15 +142,14 @@ impl Passthrough {
     /// ENOTDIR if `source` is no directory; ENOENT if /proc is not mounted.
     pub fn new(source: OwnedFd, settings: PassthroughSettings) -> Result<Self> {
         let kind = fstatfs(&source)?.filesystem_type();
-        let state = settings.state;
-        let server = state.map_or(0, |state| state.server().saturating_sub(1));
+        let server = settings.journal.server();
         Ok(Self {
-            closes_silently: file::closes_silently(kind),
+            closes_silently: filesystems::closes_silently(kind),
             kind,
-            renames_removed: remove::renames_removed(kind),
-            is_remote: file::is_remote(kind),
+            renames_removed: filesystems::renames_removed(kind),
+            is_remote: filesystems::is_remote(kind),
             keeps_content_after: time_of_maps(),
-            nodes: NodeTable::new(source, settings, server)?,
+            nodes: NodeTable::new(source, settings)?,
             files: HandleMap::new(server),
             dirs: HandleMap::new(server),
             locks: LockTable::default(),

@@ -14,7 +14,8 @@ use nix::sys::stat::{FileStat, SFlag, fstat};
 use parking_lot::Mutex;
 
 use super::cached_version::CachedVersion;
-use super::descriptors::{Descriptor, NodeDescriptors};
+use super::descriptor::{Descriptor, NodeDescriptors, Stay};
+use super::spares::CachedFd;
 
 /// Number of a node in FUSE requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,6 +145,16 @@ impl TrackedNode {
             InodeRef::Handle(handle) => handle.generation().unwrap_or_else(|| handle.fingerprint()),
             InodeRef::Fd(number) => *number,
         }
+    }
+}
+
+impl CachedFd for TrackedNode {
+    fn give_up(&self) {
+        // A locked one is being opened, perhaps by this thread.
+        let _closed_behind_the_lock = match self.opened.try_lock() {
+            Some(mut opened) if opened.stay == Stay::Spare => opened.take(),
+            _ => None,
+        };
     }
 }
 

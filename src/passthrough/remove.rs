@@ -9,25 +9,14 @@ use namegate_core::gate::Admitted;
 use namegate_sys::rename::renameat2;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
-use nix::sys::statfs::{FsType, fstatfs};
+use nix::sys::statfs::fstatfs;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::descriptors::{Descriptor, Stay};
+use super::descriptor::{Descriptor, Stay};
+use super::filesystems::renames_removed;
+use super::journal::EntryAt;
 use super::node::TrackedNode;
-use super::successor::{begin_or_recover_remove, begin_or_recover_rename};
 use super::{Caller, NodeId, Passthrough, Result};
-
-/// From linux/magic.h, and the number of fs/afs, which is in no header; nix does not define them for every C library.
-const NFS_SUPER_MAGIC: FsType = FsType(0x6969);
-const AFS_SUPER_MAGIC: FsType = FsType(0x5346_414F);
-const AFS_FS_MAGIC: FsType = FsType(0x6B41_4653);
-
-/// Whether a file system renames a file that is removed while a descriptor refers to its entry, even an `O_PATH` one
-/// (nfs_sillyrename and afs_sillyrename of the kernel, by d_count of the entry). A descriptor that the server keeps open
-/// would leave such names behind.
-pub(super) fn renames_removed(kind: FsType) -> bool {
-    [NFS_SUPER_MAGIC, AFS_SUPER_MAGIC, AFS_FS_MAGIC].contains(&kind)
-}
 
 /// How long a removal waits for earlier requests: a client that closes a file and then removes it does not wait for the
 /// FUSE_RELEASE in between.
@@ -73,10 +62,13 @@ impl Passthrough {
         flags: u32,
     ) -> Result<()> {
         let (from, to) = (self.fd(parent)?, self.fd(new_parent)?);
-        if begin_or_recover_rename((&from, name), (&to, new_name), flags) {
+        let [source, target] = [(&from, name), (&to, new_name)]
+            .map(|(dir, name)| EntryAt { dir: dir.as_fd(), name: name.as_os_str() });
+        let exchanges = flags & libc::RENAME_EXCHANGE != 0;
+        if self.nodes.journal.begin_or_recover_rename(source, target, exchanges) {
             return Ok(());
         }
-        let replaced = match flags & libc::RENAME_EXCHANGE != 0 {
+        let replaced = match exchanges {
             true => None,
             false => self.leaving(&to, new_parent, new_name),
         };
@@ -89,7 +81,8 @@ impl Passthrough {
 
     fn remove(&self, uid: u32, parent: NodeId, name: &Admitted<'_>, how: UnlinkatFlags) -> Result<()> {
         let dir = self.fd(parent)?;
-        if begin_or_recover_remove(&dir, name) {
+        let entry = EntryAt { dir: dir.as_fd(), name: name.as_os_str() };
+        if self.nodes.journal.begin_or_recover_remove(entry) {
             return Ok(());
         }
         let leaving = self.leaving(&dir, parent, name);

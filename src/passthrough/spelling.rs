@@ -36,7 +36,7 @@ use nix::sys::stat::{fstat, fstatat};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::cached_version::is_settled;
-use super::descriptors::Descriptor;
+use super::descriptor::Descriptor;
 use super::dir::{FLAGS, OpenDir};
 use super::inode::{NodeTable, Reach};
 use super::{LookupEntry, NodeId, Passthrough, Result};

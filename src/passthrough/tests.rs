@@ -15,7 +15,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
 
-use super::file::SMB_MAGICS;
+use super::filesystems::SMB_MAGICS;
 use super::node::FoundInode;
 use super::*;
 
@@ -29,9 +29,11 @@ impl Tree {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = fs::File::open(dir.path()).unwrap();
-        let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, export: None, state: None })
-                .unwrap();
+        let tree = Passthrough::new(
+            source.into(),
+            PassthroughSettings { cached_fds: 4, ..PassthroughSettings::default() },
+        )
+        .unwrap();
         let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
         Self { dir, tree, gate }
     }
@@ -146,17 +148,23 @@ fn more_nodes_than_descriptors_are_all_within_reach() {
 fn what_is_made_is_there_and_counted() {
     let t = Tree::new();
     let me = myself();
-    let dir = t.tree.mkdir(&me, NodeId::ROOT, &t.name("dir"), 0o777).unwrap();
+    let dir = t.tree.make(&me, NodeId::ROOT, &t.name("dir"), NewEntry::Directory { mode: 0o777 }).unwrap();
     assert_eq!(dir.stat.st_mode & 0o7777, 0o755, "the umask is the caller's");
-    let fifo = t.tree.mknod(&me, dir.node, &t.name("fifo"), libc::S_IFIFO | 0o600, 0).unwrap();
+    let fifo = t
+        .tree
+        .make(&me, dir.node, &t.name("fifo"), NewEntry::Node { mode: libc::S_IFIFO | 0o600, rdev: 0 })
+        .unwrap();
     assert_eq!(fifo.stat.st_mode, libc::S_IFIFO | 0o600);
     let target = OsStr::new("any/where");
-    let link = t.tree.symlink(&me, dir.node, &t.name("link"), target).unwrap();
+    let link = t.tree.make(&me, dir.node, &t.name("link"), NewEntry::Symlink(target)).unwrap();
     assert_eq!(t.tree.readlink(link.node).unwrap(), target);
     assert_eq!(t.tree.readlink(dir.node), Err(Errno::EINVAL));
     let again = t.tree.link(&me, link.node, NodeId::ROOT, &t.name("again")).unwrap();
     assert_eq!((again.node, again.stat.st_nlink), (link.node, 2), "the link itself, not what it names");
-    assert_eq!(t.tree.mkdir(&me, NodeId::ROOT, &t.name("dir"), 0o777).unwrap_err(), Errno::EEXIST);
+    assert_eq!(
+        t.tree.make(&me, NodeId::ROOT, &t.name("dir"), NewEntry::Directory { mode: 0o777 }).unwrap_err(),
+        Errno::EEXIST
+    );
     for (node, count) in [(dir.node, 1), (fifo.node, 1), (link.node, 2)] {
         assert!(t.tree.forget(node, count));
     }
@@ -458,12 +466,20 @@ fn acting_for_a_caller_ends_with_the_operation_also_when_that_fails() {
     let t = Tree::new();
     fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let other = Caller { uid: 1234, gid: 2345, pid: 0, group: None, umask: 0o077 };
-    let dir = t.tree.mkdir(&other, NodeId::ROOT, &t.name("dir"), 0o777).unwrap();
+    let dir = t.tree.make(&other, NodeId::ROOT, &t.name("dir"), NewEntry::Directory { mode: 0o777 }).unwrap();
     assert_eq!((dir.stat.st_uid, dir.stat.st_gid, dir.stat.st_mode & 0o777), (1234, 2345, 0o700));
     fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
-    let refused = t.tree.mkdir(&other, NodeId::ROOT, &t.name("more"), 0o777);
+    let refused = t.tree.make(&other, NodeId::ROOT, &t.name("more"), NewEntry::Directory { mode: 0o777 });
     assert_eq!(refused.unwrap_err(), Errno::EACCES);
-    let mine = t.tree.mkdir(&Caller { umask: 0, ..myself() }, NodeId::ROOT, &t.name("mine"), 0o777).unwrap();
+    let mine = t
+        .tree
+        .make(
+            &Caller { umask: 0, ..myself() },
+            NodeId::ROOT,
+            &t.name("mine"),
+            NewEntry::Directory { mode: 0o777 },
+        )
+        .unwrap();
     assert_eq!((mine.stat.st_uid, mine.stat.st_mode & 0o777), (0, 0o777));
 }
 
@@ -492,7 +508,9 @@ fn the_group_that_a_request_names_is_enough_to_create() {
     // For a client that is not visible to the server.
     let make = |name: &str, group: Option<u32>, mode: u32| {
         let caller = Caller { uid: 1234, gid: 2345, pid: 0, group, umask: 0 };
-        t.tree.mkdir(&caller, dir, &t.name(name), mode).map(|entry| (entry.stat.st_uid, entry.stat.st_gid))
+        t.tree
+            .make(&caller, dir, &t.name(name), NewEntry::Directory { mode })
+            .map(|entry| (entry.stat.st_uid, entry.stat.st_gid))
     };
     for mode in [0o755, 0o2755] {
         let name = mode.to_string();

@@ -1,6 +1,7 @@
 //! Extended attributes: passed on, never checked.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 
 use namegate_sys::capability::CapabilitySet;
 use namegate_sys::identity::status;
@@ -8,7 +9,7 @@ use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::unistd::{Uid, geteuid};
 
-use super::successor::{has_set, has_unset};
+use super::journal::XattrOf;
 use super::{Caller, HandleKey, NodeId, Passthrough, Result};
 
 /// The access ACL. Setting it can clear the set-group-id bit, depending on the caller's groups (acl(5), chmod(2)).
@@ -92,7 +93,8 @@ impl Passthrough {
         flags: i32,
     ) -> Result<()> {
         let fd = self.fd(node)?;
-        if has_set(&*fd, name, value, flags) {
+        let xattr = XattrOf { file: fd.as_fd(), name };
+        if flags & libc::XATTR_CREATE != 0 && self.nodes.journal.begin_or_recover_set_xattr(xattr, value) {
             return Ok(());
         }
         let set = || xattr::set(&*fd, name, value, flags);
@@ -109,6 +111,9 @@ impl Passthrough {
     /// As removexattr(2) says.
     pub fn removexattr(&self, node: NodeId, name: &OsStr) -> Result<()> {
         let fd = self.fd(node)?;
-        if has_unset(&*fd, name) { Ok(()) } else { xattr::remove(&*fd, name) }
+        match self.nodes.journal.begin_or_recover_remove_xattr(XattrOf { file: fd.as_fd(), name }) {
+            true => Ok(()),
+            false => xattr::remove(&*fd, name),
+        }
     }
 }

@@ -23,7 +23,7 @@ use namegate_sys::socket::{MOST_DESCRIPTORS, receive_fds, send_fds};
 use parking_lot::Mutex;
 
 use super::notify::ServiceManager;
-use crate::state::SurvivalState;
+use crate::survive::SurvivalState;
 
 /// The names of stored descriptors: this and the number, but for two.
 const PREFIX: &str = "namegate-";

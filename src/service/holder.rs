@@ -38,9 +38,8 @@ use super::notify::ServiceManager;
 use super::predecessor::{LeftState, variable};
 use super::serve::ServeError;
 use super::signals::{LEAVE, UPGRADE};
-use crate::fuse::new_state;
-use crate::state::SurvivalState;
-use crate::state::journal::{CRASHED, KILLED};
+use crate::survive::journal::{CRASHED, KILLED};
+use crate::survive::{SurvivalState, new_state};
 
 /// The exit status of a Rust program that has panicked.
 const PANICKED: i32 = 101;

@@ -15,7 +15,6 @@ use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
 use crate::fuse::{self, Options, ServeConfig, SourceRequirements};
-use crate::state::SurvivalState;
 
 #[derive(Debug)]
 pub struct MountConfig {
@@ -70,10 +69,9 @@ impl MountConfig {
         })
     }
 
-    /// The mount options, with the state for a successor.
-    pub fn options(&self, state: Option<&'static SurvivalState>) -> Options {
+    /// The mount options.
+    pub fn options(&self) -> Options {
         Options {
-            state,
             fsname: self.settings.fsname.clone(),
             flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
             allow_other: self.settings.allow_other(),
@@ -86,6 +84,7 @@ impl MountConfig {
                 mount_point: self.settings.require_mount_point(),
                 marker: self.settings.require_marker.clone(),
             },
+            ..Options::default()
         }
     }
 

@@ -20,7 +20,7 @@ use super::control::{
 use super::holder::HeldServer;
 use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
-use crate::state::{LAYOUT, SurvivalState};
+use crate::survive::{LAYOUT, SurvivalState};
 
 #[derive(Debug)]
 pub(super) struct MountService {

@@ -13,9 +13,9 @@ use super::fd_store::{self, StoredDescriptors};
 use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
 use super::serve::ServeError;
-use crate::fuse::{detach_dead, open_state};
-use crate::state::SurvivalState;
-use crate::state::journal::KILLED;
+use crate::fuse::detach_dead;
+use crate::survive::journal::KILLED;
+use crate::survive::{SurvivalState, open_state};
 
 /// What a holder leaves to the program that it becomes: the number of the descriptor of the state, and whether it has no terminal.
 const LEFT: &str = "NAMEGATE_STATE";

@@ -27,7 +27,7 @@ use super::predecessor::Predecessor;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
 use crate::fuse::{self, EndOfService, ServeConfig};
-use crate::state::SurvivalState;
+use crate::survive::SurvivalState;
 
 /// The reason why a mount failed or has ended.
 #[derive(Debug)]
@@ -121,7 +121,10 @@ fn serve_after(
     let audit = audit::AuditSettings { recent: recent.clone(), ..audit };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
     let mounted = match state.zip(inherited) {
-        Some((state, inherited)) => fuse::resume(state, inherited, resumed_config(&config, state), audit),
+        Some((state, _)) => {
+            let left = state.left_mount().map_err(ServeError::new)?;
+            fuse::resume(left, resumed_config(&config, state), audit)
+        }
         None => {
             if let Some(state) = state {
                 state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
@@ -131,7 +134,10 @@ fn serve_after(
                     );
                 }
             }
-            let options = config.options(state);
+            let mut options = config.options();
+            if let Some(state) = state {
+                options.journal = state;
+            }
             fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
         }
     };
@@ -284,7 +290,7 @@ pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
     let (ends, ended) = mpsc::channel();
     let checking = move || {
         // The receiver has ended only if it took too long.
-        let _ = ends.send(fuse::check(&config.source, &config.mountpoint, &config.options(None)));
+        let _ = ends.send(fuse::check(&config.source, &config.mountpoint, &config.options()));
     };
     let started = thread::Builder::new().name("check".into()).spawn(checking);
     started.map_err(|error| ServeError::new(format!("cannot check the source: {error}")))?;

@@ -10,23 +10,22 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 use std::{fs, mem};
 
 use namegate_sys::uring::{Completion, EntryNumber, FuseRing};
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::{Pid, write};
-use parking_lot::Mutex;
+use nix::unistd::Pid;
 use zerocopy::IntoBytes;
 
-use super::answer::{self, ReplyPath};
-use super::device::{Device, Service, serve};
+use super::device::{Device, header};
+use super::journal::NoJournal;
+use super::reply::Reply;
+use super::ring_reply::{RingEntry, RingReplies, RingReply, WaitingReplies};
+use super::service::{Service, serve};
 
 /// Number of entries that a queue gets whenever fewer than this are free. An entry costs a page of memory once it was used, and more
 /// after a long read or write.
@@ -50,7 +49,7 @@ pub struct Rings(Vec<RingHandle>);
 struct RingHandle {
     orders: Sender<Order>,
     results: Receiver<nix::Result<()>>,
-    answers: Arc<RingAnswers>,
+    replies: Arc<RingReplies>,
     thread: JoinHandle<()>,
 }
 
@@ -60,69 +59,6 @@ enum Order {
     Register(Arc<Device>),
     /// Serve requests until the mount is gone, or until it is to stop.
     Serve(Arc<dyn Service>),
-}
-
-/// Replies on their way to the thread that has the ring.
-#[derive(Debug)]
-pub(super) struct RingAnswers {
-    /// Wakes that thread.
-    event: OwnedFd,
-    thread: ThreadId,
-    answers: Mutex<Answers>,
-    /// Whether it is to stop serving.
-    is_to_stop: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Answers {
-    list: Vec<Answer>,
-    /// The bytes of all of them, one after the other.
-    bytes: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Answer {
-    entry: EntryNumber,
-    error: i32,
-    unique: u64,
-    len: usize,
-}
-
-/// The entry of a ring in which a request is.
-#[derive(Clone, Debug)]
-pub struct RingEntry {
-    ring: Arc<RingAnswers>,
-    entry: EntryNumber,
-}
-
-impl RingEntry {
-    /// Has the ring reply to the request.
-    pub(super) fn answer(&self, error: i32, unique: u64, parts: &[&[u8]]) {
-        let Self { ring, entry } = self;
-        let mut answers = ring.answers.lock();
-        let (is_first, begin) = (answers.list.is_empty(), answers.bytes.len());
-        parts.iter().for_each(|part| answers.bytes.extend_from_slice(part));
-        let len = answers.bytes.len() - begin;
-        answers.list.push(Answer { entry: *entry, error, unique, len });
-        drop(answers);
-        if is_first && thread::current().id() != ring.thread {
-            ring.wake();
-        }
-    }
-}
-
-impl RingAnswers {
-    fn stop(&self, is_to_stop: bool) {
-        self.is_to_stop.store(is_to_stop, Ordering::Release);
-        if is_to_stop {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        // It fails only when it was written to 2^64 times.
-        let _ = write(&self.event, &1u64.to_ne_bytes());
-    }
 }
 
 impl Rings {
@@ -160,15 +96,15 @@ impl Rings {
 
     /// Ends what [`Rings::serve`] has begun, when all requests are answered that are being served. Others wait.
     pub(super) fn stop(&self) {
-        self.0.iter().for_each(|ring| ring.answers.stop(true));
+        self.0.iter().for_each(|ring| ring.replies.stop(true));
         // They have been logged.
         let _ = self.wait_for_results();
-        self.0.iter().for_each(|ring| ring.answers.stop(false));
+        self.0.iter().for_each(|ring| ring.replies.stop(false));
     }
 
     /// Ends the threads, after the mount is gone, and waits for them.
     pub(super) fn end(self) {
-        self.0.iter().for_each(|ring| ring.answers.stop(true));
+        self.0.iter().for_each(|ring| ring.replies.stop(true));
         for RingHandle { orders, thread, .. } in self.0 {
             drop(orders);
             if thread.join().is_err() {
@@ -196,7 +132,7 @@ impl RingHandle {
         let (made, waited_for) = channel();
         let run = move || match RingThread::new(processor, queues, max_transfer) {
             Ok(mut thread) => {
-                let _ = made.send(Ok(thread.answers.clone()));
+                let _ = made.send(Ok(thread.replies.clone()));
                 while let Ok(order) = ordered.recv() {
                     // Nobody waits for the result at the end.
                     let _ = reports.send(thread.obey(order));
@@ -205,8 +141,8 @@ impl RingHandle {
             Err(error) => drop(made.send(Err(error))),
         };
         let thread = thread::Builder::new().name(format!("ring-{processor}")).spawn(run)?;
-        let answers = waited_for.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
-        Ok(Self { orders, results, answers, thread })
+        let replies = waited_for.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+        Ok(Self { orders, results, replies, thread })
     }
 }
 
@@ -229,9 +165,9 @@ impl Queue {
 
 struct RingThread {
     ring: FuseRing,
-    answers: Arc<RingAnswers>,
-    /// Taken answers; kept for the memory.
-    taken: Answers,
+    replies: Arc<RingReplies>,
+    /// Taken replies; kept for the memory.
+    taken: WaitingReplies,
     queues: Vec<Queue>,
     /// Entries with requests that are not served yet.
     requests: VecDeque<EntryNumber>,
@@ -248,16 +184,11 @@ impl RingThread {
         its.set(processor)?;
         sched_setaffinity(Pid::from_raw(0), &its)?;
         let ring = FuseRing::new(max_transfer as usize, 2 * MOST_ENTRIES as u32)?;
-        let answers = Arc::new(RingAnswers {
-            event: ring.event()?,
-            thread: thread::current().id(),
-            answers: Mutex::default(),
-            is_to_stop: AtomicBool::new(false),
-        });
+        let replies = Arc::new(RingReplies::for_this_thread(ring.event()?));
         let queue = |number| Queue { number, entries: 0, in_use: 0 };
         let queues = queues.into_iter().map(queue).collect();
-        let (taken, requests) = (Answers::default(), VecDeque::new());
-        Ok(Self { ring, answers, taken, queues, requests, device: None, ended_by: None })
+        let (taken, requests) = (WaitingReplies::default(), VecDeque::new());
+        Ok(Self { ring, replies, taken, queues, requests, device: None, ended_by: None })
     }
 
     fn obey(&mut self, order: Order) -> nix::Result<()> {
@@ -292,13 +223,13 @@ impl RingThread {
             self.add_entries(device);
             while let Some(entry) = self.requests.pop_front() {
                 self.serve_one(entry, service)?;
-                self.commit_answers(device)?;
+                self.commit_replies(device)?;
                 if !self.requests.is_empty() {
                     // This client must not wait until the others are served.
                     self.ring.submit()?;
                 }
             }
-            self.commit_answers(device)?;
+            self.commit_replies(device)?;
             if self.is_to_stop() {
                 return Ok(());
             }
@@ -310,7 +241,7 @@ impl RingThread {
     /// Whether to stop serving: somebody wants it, or the kernel has given up all entries because the mount is gone.
     fn is_to_stop(&self) -> bool {
         let is_over = || self.queues.iter().all(|queue| queue.entries == 0);
-        self.answers.is_to_stop.load(Ordering::Acquire) || self.ended_by.is_some() && is_over()
+        self.replies.is_to_stop() || self.ended_by.is_some() && is_over()
     }
 
     fn take_completions(&mut self) -> nix::Result<()> {
@@ -356,34 +287,32 @@ impl RingThread {
         }
     }
 
-    /// Serves the request of `entry`. A later answer comes by [`RingEntry`].
+    /// Serves the request of `entry`. A later reply comes by [`RingEntry`].
     fn serve_one(&mut self, entry: EntryNumber, service: &dyn Service) -> nix::Result<()> {
         let unique = self.ring.unique(entry).ok_or(Errno::EINVAL)?;
-        let its = RingEntry { ring: self.answers.clone(), entry };
+        let its = RingEntry::new(self.replies.clone(), entry);
         let Some(message) = self.ring.request(entry) else {
             log::error!("the kernel sent a request with contradicting lengths");
-            its.answer(-libc::EIO, unique, &[]);
+            its.reply(-libc::EIO, unique, &[]);
             return Ok(());
         };
-        // A panic must not cost a thread. The client of the request gets an error.
-        if catch_unwind(AssertUnwindSafe(|| serve(&ReplyPath::Ring(its), service, message))).is_err() {
-            log::error!("a request failed because of a bug in namegate");
-        }
+        // Mounts over rings have no successor.
+        serve(service, &NoJournal, message, |unique| Reply::to_ring(its, unique));
         Ok(())
     }
 
-    /// Hands over the answers that are there.
-    fn commit_answers(&mut self, device: &Device) -> nix::Result<()> {
+    /// Hands over the replies that are there.
+    fn commit_replies(&mut self, device: &Device) -> nix::Result<()> {
         /// Beyond this, memory is given back.
         const KEPT: usize = 64 << 10;
-        mem::swap(&mut self.taken, &mut self.answers.answers.lock());
+        self.replies.swap(&mut self.taken);
         let mut taken = mem::take(&mut self.taken);
         let mut rest = &taken.bytes[..];
-        for &Answer { entry, error, unique, len } in &taken.list {
+        for &RingReply { entry, error, unique, len } in &taken.list {
             let payload;
             (payload, rest) = rest.split_at(len);
             let mut commit = |error, payload: &[u8]| {
-                let header = answer::header(payload.len(), error, unique).ok_or(Errno::EMSGSIZE)?;
+                let header = header(payload.len(), error, unique).ok_or(Errno::EMSGSIZE)?;
                 self.ring.commit(device.number(), entry, header.as_bytes(), payload)
             };
             match commit(error, payload) {

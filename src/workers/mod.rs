@@ -29,7 +29,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use namegate_sys::process::processors;
-
 use pool::QueuedJob;
 pub use pool::{Domain, Lane, Load, PoolLimits, PoolUsage, WorkerPool};
 pub use reader_threads::{ReaderThreads, RequestTurn};

@@ -7,7 +7,7 @@ use namegate_core::policy::{Normalization, OnMismatch, Policy, profile};
 use namegate_settings::MountSettings;
 
 use super::*;
-use crate::passthrough::{PassthroughSettings, Reach};
+use crate::passthrough::{Caller, NewEntry, PassthroughSettings, Reach};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
     behind(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), mode))
@@ -16,9 +16,11 @@ fn server(mode: Mode) -> (tempfile::TempDir, Server) {
 fn behind(gate: Gate) -> (tempfile::TempDir, Server) {
     let dir = tempfile::tempdir().unwrap();
     let source = fs::File::open(dir.path()).unwrap();
-    let tree =
-        Passthrough::new(source.into(), PassthroughSettings { cached_fds: 16, export: None, state: None })
-            .unwrap();
+    let tree = Passthrough::new(
+        source.into(),
+        PassthroughSettings { cached_fds: 16, ..PassthroughSettings::default() },
+    )
+    .unwrap();
     (dir, Server::new(tree, config(gate)))
 }
 
@@ -45,18 +47,30 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
     let (dir, server) = server(Mode::Enforcing);
     let c = caller();
     fs::write(dir.path().join("file"), "").unwrap();
-    let file = server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
+    let file = server.for_request().lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
     for (bad, errno) in
         [(&b"caf\xE9"[..], Errno::EILSEQ), (b"a\x01", Errno::EINVAL), (b"\xC0\xAF", Errno::EILSEQ)]
     {
         let bad = OsStr::from_bytes(bad);
         let results = [
-            ("create", server.for_request().do_create(&c, ROOT, bad, 0o600, libc::O_RDWR).map(drop)),
-            ("mkdir", server.for_request().do_mkdir(&c, ROOT, bad, 0o700).map(drop)),
-            ("mknod", server.for_request().do_mknod(&c, ROOT, bad, libc::S_IFIFO, 0).map(drop)),
-            ("symlink", server.for_request().do_symlink(&c, ROOT, bad, OsStr::new("x")).map(drop)),
-            ("link", server.for_request().do_link(&c, file, ROOT, bad).map(drop)),
-            ("rename", server.for_request().do_rename(&c, (ROOT, OsStr::new("file")), (ROOT, bad), 0)),
+            ("create", server.for_request().create(&c, ROOT, bad, 0o600, libc::O_RDWR).map(drop)),
+            (
+                "mkdir",
+                server.for_request().make(&c, ROOT, bad, NewEntry::Directory { mode: 0o700 }).map(drop),
+            ),
+            (
+                "mknod",
+                server
+                    .for_request()
+                    .make(&c, ROOT, bad, NewEntry::Node { mode: libc::S_IFIFO, rdev: 0 })
+                    .map(drop),
+            ),
+            (
+                "symlink",
+                server.for_request().make(&c, ROOT, bad, NewEntry::Symlink(OsStr::new("x"))).map(drop),
+            ),
+            ("link", server.for_request().link(&c, file, ROOT, bad).map(drop)),
+            ("rename", server.for_request().rename(&c, (ROOT, OsStr::new("file")), (ROOT, bad), 0)),
         ];
         for (operation, result) in results {
             let failure = result.unwrap_err();
@@ -77,14 +91,14 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     for name in [control, ill_formed] {
         fs::write(dir.path().join(name), "").unwrap();
     }
-    assert!(server.for_request().do_lookup(Reach::Any, ROOT, control).is_ok());
-    let absent = server.for_request().do_lookup(Reach::Any, ROOT, ill_formed).unwrap_err();
+    assert!(server.for_request().lookup(Reach::Any, ROOT, control).is_ok());
+    let absent = server.for_request().lookup(Reach::Any, ROOT, ill_formed).unwrap_err();
     assert_eq!(server.for_request().errno(absent), Errno::ENOENT);
     let (fh, _) = server.tree.opendir(ROOT, 0).unwrap();
     let mut shown = Vec::new();
     server
         .for_request()
-        .do_readdir(fh, 0, |entry, name| {
+        .readdir(fh, 0, |entry, name| {
             shown.push((entry.name.to_owned(), name.is_some()));
             ControlFlow::Continue(())
         })
@@ -95,16 +109,16 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
         shown,
         [(".".into(), false), ("..".into(), false), (control.to_owned(), true), (escaped.to_owned(), true)]
     );
-    assert!(server.for_request().do_lookup(Reach::Any, ROOT, escaped).is_ok());
+    assert!(server.for_request().lookup(Reach::Any, ROOT, escaped).is_ok());
     let exchange = libc::RENAME_EXCHANGE;
     fs::write(dir.path().join("good"), "").unwrap();
     let good = (ROOT, OsStr::new("good"));
-    server.for_request().do_rename(&caller(), good, (ROOT, control), exchange).unwrap();
-    let refused = server.for_request().do_rename(&caller(), good, (ROOT, ill_formed), exchange).unwrap_err();
+    server.for_request().rename(&caller(), good, (ROOT, control), exchange).unwrap();
+    let refused = server.for_request().rename(&caller(), good, (ROOT, ill_formed), exchange).unwrap_err();
     assert_eq!(server.for_request().errno(refused), Errno::ENOENT);
-    server.for_request().do_unlink(0, ROOT, control).unwrap();
+    server.for_request().unlink(0, ROOT, control).unwrap();
     assert_eq!(
-        server.for_request().do_unlink(0, ROOT, ill_formed).map_err(|f| server.for_request().errno(f)),
+        server.for_request().unlink(0, ROOT, ill_formed).map_err(|f| server.for_request().errno(f)),
         Err(Errno::ENOENT)
     );
 }
@@ -113,12 +127,15 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
 fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     let (dir, server) = server(Mode::Permissive);
     let name = OsStr::from_bytes(b"caf\xE9\x01");
-    let made = server.for_request().do_mkdir(&caller(), ROOT, name, 0o700).unwrap();
+    let made = server.for_request().make(&caller(), ROOT, name, NewEntry::Directory { mode: 0o700 }).unwrap();
     assert!(dir.path().join(name).is_dir());
-    assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, name).unwrap().node, made.node);
-    server.for_request().do_rmdir(0, ROOT, name).unwrap();
+    assert_eq!(server.for_request().lookup(Reach::Any, ROOT, name).unwrap().node, made.node);
+    server.for_request().rmdir(0, ROOT, name).unwrap();
     let long = "x".repeat(256);
-    let too_long = server.for_request().do_mkdir(&caller(), ROOT, OsStr::new(&long), 0o700).unwrap_err();
+    let too_long = server
+        .for_request()
+        .make(&caller(), ROOT, OsStr::new(&long), NewEntry::Directory { mode: 0o700 })
+        .unwrap_err();
     assert_eq!(server.for_request().errno(too_long), Errno::ENAMETOOLONG);
 }
 
@@ -143,51 +160,69 @@ fn every_operation_takes_every_spelling() {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
                 fs::write(dir.path().join("file"), "").unwrap();
-                let file = server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
-                let node = server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node;
-                assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
+                let file = server.for_request().lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
+                let node = server.for_request().lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node;
+                assert_eq!(server.for_request().lookup(Reach::Any, ROOT, asked).unwrap().node, node);
                 let exclusive = libc::O_RDWR | libc::O_EXCL;
                 for (operation, result) in [
-                    ("create", server.for_request().do_create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
-                    ("mkdir", server.for_request().do_mkdir(&c, ROOT, asked, 0o700).map(drop)),
-                    ("mknod", server.for_request().do_mknod(&c, ROOT, asked, libc::S_IFIFO, 0).map(drop)),
-                    ("symlink", server.for_request().do_symlink(&c, ROOT, asked, OsStr::new("x")).map(drop)),
-                    ("link", server.for_request().do_link(&c, file, ROOT, asked).map(drop)),
+                    ("create", server.for_request().create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
+                    (
+                        "mkdir",
+                        server
+                            .for_request()
+                            .make(&c, ROOT, asked, NewEntry::Directory { mode: 0o700 })
+                            .map(drop),
+                    ),
+                    (
+                        "mknod",
+                        server
+                            .for_request()
+                            .make(&c, ROOT, asked, NewEntry::Node { mode: libc::S_IFIFO, rdev: 0 })
+                            .map(drop),
+                    ),
+                    (
+                        "symlink",
+                        server
+                            .for_request()
+                            .make(&c, ROOT, asked, NewEntry::Symlink(OsStr::new("x")))
+                            .map(drop),
+                    ),
+                    ("link", server.for_request().link(&c, file, ROOT, asked).map(drop)),
                 ] {
                     assert_eq!(result.map_err(errno), Err(Errno::EEXIST), "{operation} {there:?} {asked:?}");
                 }
-                let (entry, fh) =
-                    server.for_request().do_create(&c, ROOT, asked, 0o600, libc::O_RDWR).unwrap();
+                let (entry, fh) = server.for_request().create(&c, ROOT, asked, 0o600, libc::O_RDWR).unwrap();
                 assert_eq!(entry.node, node);
                 server.tree.release(fh);
 
                 let (from, to) = ((ROOT, OsStr::new("file")), (ROOT, asked));
-                let rename = |flags| server.for_request().do_rename(&c, from, to, flags).map_err(errno);
+                let rename = |flags| server.for_request().rename(&c, from, to, flags).map_err(errno);
                 let _asks_again = rename(libc::RENAME_NOREPLACE);
                 assert_eq!(rename(libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
                 assert_eq!(rename(libc::RENAME_EXCHANGE), Ok(()));
-                assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, asked).unwrap().node, file);
+                assert_eq!(server.for_request().lookup(Reach::Any, ROOT, asked).unwrap().node, file);
                 assert_eq!(rename(0), Ok(()));
-                assert_eq!(server.for_request().do_lookup(Reach::Any, ROOT, asked).unwrap().node, node);
+                assert_eq!(server.for_request().lookup(Reach::Any, ROOT, asked).unwrap().node, node);
                 assert_eq!(stored(&dir), [there], "replaced under the name that was there");
-                server.for_request().do_rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
+                server.for_request().rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
                 assert_eq!(
-                    server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap_err(),
+                    server.for_request().lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap_err(),
                     Errno::ENOENT.into()
                 );
-                server.for_request().do_unlink(0, ROOT, OsStr::new("away")).unwrap();
+                server.for_request().unlink(0, ROOT, OsStr::new("away")).unwrap();
                 fs::create_dir(dir.path().join(there)).unwrap();
-                server.for_request().do_rmdir(0, ROOT, asked).unwrap();
+                server.for_request().rmdir(0, ROOT, asked).unwrap();
                 assert_eq!(stored(&dir), [""; 0]);
-                let made = server.for_request().do_mkdir(&c, ROOT, asked, 0o700).unwrap();
+                let made =
+                    server.for_request().make(&c, ROOT, asked, NewEntry::Directory { mode: 0o700 }).unwrap();
                 assert_eq!(
-                    server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node,
+                    server.for_request().lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node,
                     made.node
                 );
                 let expected =
                     if on_mismatch == OnMismatch::Convert { spellings[0] } else { asked.to_str().unwrap() };
                 assert_eq!(stored(&dir), [expected]);
-                server.for_request().do_rmdir(0, ROOT, OsStr::new(there)).unwrap();
+                server.for_request().rmdir(0, ROOT, OsStr::new(there)).unwrap();
             }
         }
     }
@@ -204,7 +239,7 @@ fn the_kernel_keeps_no_name_that_has_other_spellings() {
     assert!(!server.for_request().may_be_kept(ROOT, nfc) && !server.for_request().may_be_kept(ROOT, nfd));
     let c = caller();
     let rename = |from, to, flags| {
-        let renamed = server.for_request().do_rename(&c, (ROOT, from), (ROOT, to), flags);
+        let renamed = server.for_request().rename(&c, (ROOT, from), (ROOT, to), flags);
         renamed.map_err(|failure| server.for_request().errno(failure))
     };
     // The rename would turn the cached `plain` into a cached `é`, so the kernel must look it up again first.
@@ -227,16 +262,24 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
     let target = OsStr::from_bytes(b"/srv/../caf\xE9/x");
     let (dir, plain) = server(Mode::Enforcing);
     let c = caller();
-    assert!(plain.for_request().do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok());
+    assert!(plain.for_request().make(&c, ROOT, OsStr::new("link"), NewEntry::Symlink(target)).is_ok());
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap().as_os_str(), target);
     for (mode, passes) in [(Mode::Enforcing, false), (Mode::Permissive, true)] {
         let (dir, strict) = server(mode);
         let before = strict.config();
         let settings = MountSettings { check_targets: Some(true), ..before.settings };
         strict.swap(ServeConfig::new(before.gate, settings));
-        assert_eq!(strict.for_request().do_symlink(&c, ROOT, OsStr::new("link"), target).is_ok(), passes);
+        assert_eq!(
+            strict.for_request().make(&c, ROOT, OsStr::new("link"), NewEntry::Symlink(target)).is_ok(),
+            passes
+        );
         assert_eq!(fs::symlink_metadata(dir.path().join("link")).is_ok(), passes);
-        assert!(strict.for_request().do_symlink(&c, ROOT, OsStr::new("good"), OsStr::new("../a//.")).is_ok());
+        assert!(
+            strict
+                .for_request()
+                .make(&c, ROOT, OsStr::new("good"), NewEntry::Symlink(OsStr::new("../a//.")))
+                .is_ok()
+        );
     }
 }
 
@@ -244,8 +287,13 @@ fn the_target_of_a_link_is_judged_component_by_component_if_that_was_asked_for()
 #[test]
 fn requests_at_once_never_make_two_entries_of_one_name() {
     let (dir, server) = normalizing(OnMismatch::Match);
-    let parents = ["0", "1"]
-        .map(|name| server.for_request().do_mkdir(&caller(), ROOT, OsStr::new(name), 0o700).unwrap().node);
+    let parents = ["0", "1"].map(|name| {
+        server
+            .for_request()
+            .make(&caller(), ROOT, OsStr::new(name), NewEntry::Directory { mode: 0o700 })
+            .unwrap()
+            .node
+    });
     let key = |name: &OsStr| to_form(name.to_str().unwrap(), Form::Nfc).into_owned();
     let client = &|number: usize| {
         const NAMES: [&str; 5] = ["é", "e\u{301}", "\u{C5}", "\u{212B}", "A\u{30A}"];
@@ -259,14 +307,17 @@ fn requests_at_once_never_make_two_entries_of_one_name() {
             let mut any = || (parents[below(2)], OsStr::new(NAMES[below(NAMES.len())]));
             let ((parent, name), to) = (any(), any());
             let done = match below(6) {
-                0 => server.for_request().do_mkdir(&caller(), parent, name, 0o700).map(drop),
+                0 => server
+                    .for_request()
+                    .make(&caller(), parent, name, NewEntry::Directory { mode: 0o700 })
+                    .map(drop),
                 1 => {
-                    let made = server.for_request().do_create(&caller(), parent, name, 0o600, libc::O_RDWR);
+                    let made = server.for_request().create(&caller(), parent, name, 0o600, libc::O_RDWR);
                     made.map(|(_, fh)| server.tree.release(fh))
                 }
-                2 => server.for_request().do_unlink(0, parent, name),
-                3 => server.for_request().do_rmdir(0, parent, name),
-                _ => server.for_request().do_rename(&caller(), (parent, name), to, 0),
+                2 => server.for_request().unlink(0, parent, name),
+                3 => server.for_request().rmdir(0, parent, name),
+                _ => server.for_request().rename(&caller(), (parent, name), to, 0),
             };
             worked += usize::from(done.is_ok());
             for parent in ["0", "1"] {
@@ -299,11 +350,11 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
     let mkdir = |name| {
         server
             .for_request()
-            .do_mkdir(&caller(), ROOT, name, 0o700)
+            .make(&caller(), ROOT, name, NewEntry::Directory { mode: 0o700 })
             .map(drop)
             .map_err(|f| server.for_request().errno(f))
     };
-    let finds = |name: &str| server.for_request().do_lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
+    let finds = |name: &str| server.for_request().lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
     assert_eq!(mkdir(control), Err(Errno::EINVAL));
     let utf8 = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     let settings = MountSettings { errno: Some(Some(Errno::EPERM)), ..MountSettings::default() };
@@ -375,10 +426,13 @@ fn no_request_fails_while_the_terms_change_and_none_makes_two_entries_of_one_nam
             let (server, done, dir) = (&server, &done, dir.path());
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    let made = server.for_request().do_mkdir(&caller(), ROOT, name, 0o700).map(drop);
+                    let made = server
+                        .for_request()
+                        .make(&caller(), ROOT, name, NewEntry::Directory { mode: 0o700 })
+                        .map(drop);
                     assert!(matches!(made, Ok(()) | Err(RequestFailure::Backing(Errno::EEXIST))), "{made:?}");
                     assert!(fs::read_dir(dir).unwrap().count() <= 1);
-                    let gone = server.for_request().do_rmdir(0, ROOT, name);
+                    let gone = server.for_request().rmdir(0, ROOT, name);
                     assert!(matches!(gone, Ok(()) | Err(RequestFailure::Backing(Errno::ENOENT))), "{gone:?}");
                 }
             });

@@ -14,6 +14,7 @@ use namegate_core::policy::{Policy, profile};
 use nix::errno::Errno;
 use tempfile::TempDir;
 
+use crate::passthrough::spares::CachedFd;
 use crate::passthrough::{Caller, Fh, LookupEntry, NodeId, Passthrough, PassthroughSettings, SetId};
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -32,7 +33,7 @@ impl Tree {
         let source = fs::File::open(dir.path()).unwrap();
         let mut tree = Passthrough::new(
             source.into(),
-            PassthroughSettings { cached_fds: SPARE, export: None, state: None },
+            PassthroughSettings { cached_fds: SPARE, ..PassthroughSettings::default() },
         )
         .unwrap();
         tree.renames_removed = renames_removed;
@@ -227,9 +228,9 @@ fn a_failure_to_write_back_is_reported_to_whoever_has_the_file_open_once_also_wh
     let (entry, one) = t.create("file");
     let open = || t.tree.files.get(t.tree.open(&caller(), entry.node, libc::O_RDWR).unwrap()).unwrap();
     let (one, two, three) = (t.tree.files.get(one).unwrap(), open(), open());
-    super::CachedFd::give_up(&*two);
+    CachedFd::give_up(&*two);
     t.tree.file(&two).unwrap();
-    super::CachedFd::give_up(&*two);
+    CachedFd::give_up(&*two);
     t.tree.file(&three).unwrap();
     assert_eq!(one.heard(Err(Errno::ENOSPC)), Err(Errno::ENOSPC));
     assert_eq!(one.heard(Ok(())), Ok(()));

@@ -8,7 +8,7 @@ use namegate_core::policy::{Normalization, OnMismatch, Policy};
 use tempfile::TempDir;
 
 use super::*;
-use crate::passthrough::{Caller, PassthroughSettings};
+use crate::passthrough::{Caller, NewEntry, PassthroughSettings};
 
 /// The equivalence of a gate, with a count of the keys that were computed: one for each entry of a directory that is read.
 #[derive(Debug)]
@@ -48,9 +48,11 @@ impl Tree {
         let policy = Policy::builder().normalization(normalization).build().unwrap();
         let gate = Gate::new(Arc::new(policy), Mode::Enforcing);
         let equivalence = Arc::new(Counting { gate, keys: AtomicUsize::new(0) });
-        let tree =
-            Passthrough::new(source.into(), PassthroughSettings { cached_fds: 4, export: None, state: None })
-                .unwrap();
+        let tree = Passthrough::new(
+            source.into(),
+            PassthroughSettings { cached_fds: 4, ..PassthroughSettings::default() },
+        )
+        .unwrap();
         Self { dir, tree, equivalence }
     }
 
@@ -86,7 +88,8 @@ impl Tree {
     fn mkdir(&self, name: &str) -> Result<LookupEntry> {
         let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
         let myself = Caller { uid, gid, pid: 0, group: None, umask: 0 };
-        let mkdir = |name: &Admitted<'_>| self.tree.mkdir(&myself, ROOT, name, 0o700);
+        let mkdir =
+            |name: &Admitted<'_>| self.tree.make(&myself, ROOT, name, NewEntry::Directory { mode: 0o700 });
         self.tree.change_equivalent(Some(&self.equivalence()), ROOT, &self.name(name), mkdir)
     }
 

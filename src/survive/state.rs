@@ -7,11 +7,7 @@
 //! What is lost with a server only ever leaves lookup counts too high, never too low: the kernel never uses a node that is not known
 //! here.
 
-mod faults;
-pub mod journal;
-mod records;
-mod slots;
-
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -23,10 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use namegate_sys::inherited::Inherited;
 use namegate_sys::shared::{SharedMemory, SharedSizes};
 
-use journal::JOURNAL_WORDS;
-pub use records::{BackingRecord, LONGEST_HANDLE, NodeData, NodeRecord, OpenData, OpenRecord};
-use records::{NODE_WORDS, OPEN_WORDS};
-use slots::SlotTable;
+use super::layout::{ANSWERED, JOURNAL_WORDS, NODE_FD, NODE_WORDS, OPEN_FD, OPEN_WORDS, descriptor};
+use super::slots::SlotTable;
+use crate::wire::Negotiated;
 
 /// Maximum number of threads that read requests.
 pub const MOST_READERS: usize = 128;
@@ -40,13 +35,13 @@ const HEAD_WORDS: usize = 4096;
 const MOST_NODES: usize = 1 << 24;
 const MOST_OPENS: usize = 1 << 20;
 /// Requests in the pool: with a short message, and with a long one.
-const MOST_SHORT: usize = 1 << 16;
+pub(super) const MOST_SHORT: usize = 1 << 16;
 const MOST_LONG: usize = 1 << 10;
 /// Length of a short message in bytes.
-const SHORT: usize = 8192;
+pub(super) const SHORT: usize = 8192;
 
 /// Words of the head.
-mod head {
+pub(super) mod head {
     pub(super) const IS_SERVING: usize = 0;
     pub(super) const SERVERS: usize = 1;
     pub(super) const MINOR: usize = 2;
@@ -63,7 +58,7 @@ mod head {
     pub(super) const ROOT_NUMBER: usize = 12;
     /// Whether there is a key, and two words.
     pub(super) const EXPORT_KEY: usize = 13;
-    pub(super) const USED: usize = 16;
+    pub(in crate::survive) const USED: usize = 16;
     pub(super) const CLOSING: usize = 32;
     pub(super) const DEVICES: usize = 128;
     /// A count, and the hashes that were counted last.
@@ -81,14 +76,16 @@ const MOST_CLOSING: usize = 64;
 
 #[derive(Debug)]
 pub struct SurvivalState {
-    memory: SharedMemory,
-    nodes: SlotTable,
-    opens: SlotTable,
+    pub(super) memory: SharedMemory,
+    pub(super) nodes: SlotTable,
+    pub(super) opens: SlotTable,
     /// Requests in the pool.
-    short: SlotTable,
-    long: SlotTable,
-    buffer_len: usize,
+    pub(super) short: SlotTable,
+    pub(super) long: SlotTable,
+    pub(super) buffer_len: usize,
     inherited: OnceLock<Inherited>,
+    /// Requests in flight that a predecessor has not answered.
+    pub(super) unfinished: OnceLock<HashSet<u64>>,
 }
 
 /// Lengths in words: the head, and the tables.
@@ -149,6 +146,7 @@ impl SurvivalState {
             memory,
             buffer_len,
             inherited: OnceLock::new(),
+            unfinished: OnceLock::new(),
         }))
     }
 
@@ -165,7 +163,7 @@ impl SurvivalState {
     }
 
     /// The journal of the reading thread with this number.
-    fn reader_words(&self, reader: usize) -> &'static [AtomicU64] {
+    pub(super) fn reader_words(&self, reader: usize) -> &'static [AtomicU64] {
         let begin = HEAD_WORDS + MOST_NODES * NODE_WORDS + MOST_OPENS * OPEN_WORDS + reader * JOURNAL_WORDS;
         &self.memory.words()[begin..begin + JOURNAL_WORDS]
     }
@@ -182,7 +180,7 @@ impl SurvivalState {
     }
 
     /// The number of the current server.
-    pub fn server(&self) -> u64 {
+    pub(super) fn servers(&self) -> u64 {
         self.get(head::SERVERS)
     }
 
@@ -191,11 +189,10 @@ impl SurvivalState {
         self.get(head::IS_SERVING) != 0
     }
 
-    /// Records that the mount is live, what was agreed on with the kernel (a minor version and flags), and the descriptors from which
-    /// requests are read.
-    pub fn serve(&self, (minor, flags): (u32, u64), devices: &[RawFd]) {
-        self.set(head::MINOR, minor.into());
-        self.set(head::FLAGS, flags);
+    /// Records that the mount is live, what was agreed on with the kernel, and the descriptors from which requests are read.
+    pub fn serve(&self, negotiated: Negotiated, devices: &[RawFd]) {
+        self.set(head::MINOR, negotiated.minor.into());
+        self.set(head::FLAGS, negotiated.flags);
         for (at, &device) in devices.iter().enumerate() {
             self.set(head::DEVICES + at, device as u64);
         }
@@ -204,8 +201,8 @@ impl SurvivalState {
     }
 
     /// What was agreed on with the kernel.
-    pub fn granted(&self) -> (u32, u64) {
-        (self.get(head::MINOR) as u32, self.get(head::FLAGS))
+    pub fn negotiated(&self) -> Negotiated {
+        Negotiated { minor: self.get(head::MINOR) as u32, flags: self.get(head::FLAGS) }
     }
 
     /// The numbers of the descriptors from which requests are read.
@@ -326,7 +323,7 @@ impl SurvivalState {
         self.set(head::CRASH_SCORE, crash_score);
     }
 
-    fn crash_score(&self) -> u64 {
+    pub(super) fn crash_score(&self) -> u64 {
         self.get(head::CRASH_SCORE)
     }
 
@@ -362,7 +359,7 @@ impl SurvivalState {
 
     /// A number that changes with each request that is finished.
     pub fn progress(&self) -> u64 {
-        let answered = |reader| self.reader_words(reader)[journal::ANSWERED].load(Ordering::Acquire);
+        let answered = |reader| self.reader_words(reader)[ANSWERED].load(Ordering::Acquire);
         (0..MOST_READERS).fold(0, |sum, reader| sum.wrapping_mul(31).wrapping_add(answered(reader)))
     }
 
@@ -406,16 +403,16 @@ impl SurvivalState {
 
     /// The numbers of all descriptors that a successor needs.
     pub fn needed_descriptors(&'static self) -> impl Iterator<Item = RawFd> {
-        let recorded = self.nodes.column(records::NODE_FD).chain(self.opens.column(records::OPEN_FD));
-        let recorded = recorded.filter_map(records::descriptor);
+        let recorded = self.nodes.column(NODE_FD).chain(self.opens.column(OPEN_FD));
+        let recorded = recorded.filter_map(descriptor);
         [self.root()].into_iter().chain(self.devices()).chain(recorded)
     }
 
     /// Forgets descriptors of nodes and open files that were lost with all processes that had them.
     pub fn forget_descriptors(&'static self, is_lost: impl Fn(RawFd) -> bool) {
-        let is_lost = |word: u64| records::descriptor(word).is_some_and(&is_lost);
-        self.nodes.clear(records::NODE_FD, is_lost);
-        self.opens.clear(records::OPEN_FD, is_lost);
+        let is_lost = |word: u64| descriptor(word).is_some_and(&is_lost);
+        self.nodes.clear(NODE_FD, is_lost);
+        self.opens.clear(OPEN_FD, is_lost);
     }
 
     /// The first word of the head (0) or of a table, for tests and fuzzing.
@@ -440,7 +437,7 @@ fn given(source: &Path, mountpoint: &Path) -> OsString {
 }
 
 /// Stores as much of `parts` as there is room for.
-fn store_bytes(words: &[AtomicU64], parts: &[&[u8]]) {
+pub(super) fn store_bytes(words: &[AtomicU64], parts: &[&[u8]]) {
     let mut bytes = parts.iter().copied().flatten();
     for word in words {
         let mut value = [0; 8];
@@ -455,9 +452,6 @@ fn store_bytes(words: &[AtomicU64], parts: &[&[u8]]) {
     }
 }
 
-fn load_bytes(words: &[AtomicU64], len: usize) -> Vec<u8> {
+pub(super) fn load_bytes(words: &[AtomicU64], len: usize) -> Vec<u8> {
     words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).take(len).collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,36 +1,58 @@
 //! Replies to requests.
 
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::abi::{Dirent, EntryOut, OutHeader};
+use super::abi::{Dirent, EntryOut};
 use super::device::Device;
-use super::ring::RingEntry;
-use crate::state::journal;
+use super::ring_reply::RingEntry;
 
-/// The way back of a reply: the one on which its request came.
-#[derive(Clone, Debug)]
-pub enum ReplyPath {
-    /// A descriptor of /dev/fuse.
+/// What sends a reply of another transport, which has types of its own for that.
+pub trait ReplySink: Debug + Send {
+    /// Sends an error, negative as in a header of a reply, or 0 with the parts of the message that /dev/fuse would get.
+    fn send(self: Box<Self>, error: i32, parts: &[&[u8]]);
+
+    /// Adds an entry to a list, which [`ReplySink::send`] sends. Returns whether there was room.
+    fn add(&mut self, found: Option<&EntryOut>, entry: &Dirent, name: &OsStr) -> bool;
+
+    /// Whether a list of entries with their inodes can have others than `.` and `..` without.
+    fn can_list_names(&self) -> bool;
+}
+
+/// Where a reply goes.
+#[derive(Debug)]
+enum Destination {
     Device(Arc<Device>),
     Ring(RingEntry),
+    Sink(Box<dyn ReplySink>),
 }
 
 /// The reply to one request. If it is dropped, the client gets EIO: no client waits for ever.
 #[derive(Debug)]
 pub struct Reply {
-    path: Option<ReplyPath>,
+    destination: Option<Destination>,
     unique: u64,
 }
 
 impl Reply {
-    /// The reply to the request `unique`, which came on `path`.
-    pub fn new(path: ReplyPath, unique: u64) -> Self {
-        Self { path: Some(path), unique }
+    /// The reply to the request `unique`, which was read from `device`.
+    pub fn to_device(device: Arc<Device>, unique: u64) -> Self {
+        Self { destination: Some(Destination::Device(device)), unique }
+    }
+
+    /// The reply to the request `unique`, which is in `entry` of a ring.
+    pub(super) fn to_ring(entry: RingEntry, unique: u64) -> Self {
+        Self { destination: Some(Destination::Ring(entry)), unique }
+    }
+
+    /// The reply to the request `unique`, which came by another transport.
+    pub fn to_sink(sink: Box<dyn ReplySink>, unique: u64) -> Self {
+        Self { destination: Some(Destination::Sink(sink)), unique }
     }
 
     /// The number of the request.
@@ -64,23 +86,11 @@ impl Reply {
     }
 
     fn send(&mut self, error: i32, parts: &[&[u8]]) {
-        let device = match self.path.take() {
-            None => return,
-            Some(ReplyPath::Ring(entry)) => return entry.answer(error, self.unique, parts),
-            Some(ReplyPath::Device(device)) => device,
-        };
-        journal::answering(self.unique, error, parts);
-        let sent = device.send(error, self.unique, parts);
-        journal::sent(self.unique);
-        match sent {
-            Ok(()) => {}
-            // The client was interrupted before the reply came, or the mount is gone.
-            Err(Errno::ENOENT | Errno::ENODEV | Errno::EPERM | Errno::ECONNABORTED) => {}
-            Err(errno) => {
-                log::debug!("the kernel does not accept a reply: {errno}");
-                // Otherwise the client hangs.
-                let _ = device.send(-libc::EIO, self.unique, &[]);
-            }
+        match self.destination.take() {
+            None => {}
+            Some(Destination::Ring(entry)) => entry.reply(error, self.unique, parts),
+            Some(Destination::Sink(sink)) => sink.send(error, parts),
+            Some(Destination::Device(device)) => device.reply(error, self.unique, parts),
         }
     }
 }
@@ -108,6 +118,14 @@ impl Entries {
         Self { reply, entries: Vec::with_capacity(room.min(USUAL)), room }
     }
 
+    /// Whether [`Entries::add_found`] takes other names than `.` and `..` alone.
+    pub fn can_list_names(&self) -> bool {
+        match &self.reply.destination {
+            Some(Destination::Sink(sink)) => sink.can_list_names(),
+            _ => true,
+        }
+    }
+
     /// Adds an entry with its name alone. Returns whether there was room.
     pub fn add(&mut self, entry: Dirent, name: &OsStr) -> bool {
         self.push(None, entry, name)
@@ -120,15 +138,19 @@ impl Entries {
     }
 
     fn push(&mut self, found: Option<&EntryOut>, entry: Dirent, name: &OsStr) -> bool {
+        let Ok(namelen) = u32::try_from(name.len()) else { return false };
+        let entry = Dirent { namelen, ..entry };
+        if let Some(Destination::Sink(sink)) = &mut self.reply.destination {
+            return sink.add(found, &entry, name);
+        }
         let found = found.map_or(&[][..], EntryOut::as_bytes);
         let len = (found.len() + size_of::<Dirent>() + name.len()).next_multiple_of(8);
-        let Ok(namelen) = u32::try_from(name.len()) else { return false };
         if self.room - self.entries.len() < len {
             return false;
         }
         let end = self.entries.len() + len;
         self.entries.extend_from_slice(found);
-        self.entries.extend_from_slice(Dirent { namelen, ..entry }.as_bytes());
+        self.entries.extend_from_slice(entry.as_bytes());
         self.entries.extend_from_slice(name.as_bytes());
         self.entries.resize(end, 0);
         true
@@ -145,12 +167,6 @@ impl Entries {
     }
 }
 
-/// The header of a message to the kernel with a body of `len` bytes.
-pub(super) fn header(len: usize, error: i32, unique: u64) -> Option<OutHeader> {
-    let len = u32::try_from(size_of::<OutHeader>() + len).ok()?;
-    Some(OutHeader { len, error, unique })
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
@@ -159,9 +175,9 @@ mod tests {
     use super::*;
 
     /// A device whose other end is the test.
-    fn device() -> (ReplyPath, UnixStream) {
+    fn device() -> (Arc<Device>, UnixStream) {
         let (here, there) = UnixStream::pair().unwrap();
-        (ReplyPath::Device(Arc::new(Device::new(here.into()))), there)
+        (Arc::new(Device::new(here.into())), there)
     }
 
     fn sent(kernel: &mut UnixStream) -> (u32, i32, u64, Vec<u8>) {
@@ -177,9 +193,9 @@ mod tests {
     #[test]
     fn every_request_is_answered_once_also_if_nobody_answers() {
         let (device, mut kernel) = device();
-        Reply::new(device.clone(), 2).bytes(b"abc");
-        Reply::new(device.clone(), 4).error(Errno::ENOENT);
-        drop(Reply::new(device.clone(), 6));
+        Reply::to_device(device.clone(), 2).bytes(b"abc");
+        Reply::to_device(device.clone(), 4).error(Errno::ENOENT);
+        drop(Reply::to_device(device.clone(), 6));
         assert_eq!(sent(&mut kernel), (19, 0, 2, b"abc".to_vec()));
         assert_eq!(sent(&mut kernel), (16, -libc::ENOENT, 4, Vec::new()));
         assert_eq!(sent(&mut kernel), (16, -libc::EIO, 6, Vec::new()));
@@ -191,7 +207,7 @@ mod tests {
     fn entries_are_aligned_and_end_where_the_room_ends() {
         let (device, mut kernel) = device();
         let entry = Dirent { ino: 5, off: 6, namelen: 0, kind: 4 };
-        let mut entries = Entries::new(Reply::new(device.clone(), 2), 64);
+        let mut entries = Entries::new(Reply::to_device(device.clone(), 2), 64);
         assert!(entries.add(entry, OsStr::new("a")));
         assert!(entries.add(entry, OsStr::new("12345678")));
         assert!(!entries.add(entry, OsStr::new("")), "64 bytes are full");
@@ -199,7 +215,7 @@ mod tests {
         let (len, _, _, body) = sent(&mut kernel);
         assert_eq!((len, body.len()), (80, 64));
         assert_eq!((body[16], &body[24..32], &body[56..]), (1, &b"a\0\0\0\0\0\0\0"[..], &b"12345678"[..]));
-        let mut entries = Entries::new(Reply::new(device, 4), 159);
+        let mut entries = Entries::new(Reply::to_device(device, 4), 159);
         assert!(!entries.add_found(&EntryOut::default(), entry, OsStr::new("a")), "160 bytes are needed");
         entries.done();
         assert_eq!(sent(&mut kernel).3, b"");

@@ -44,6 +44,16 @@ impl SlotTable {
         Some(Slot { table: self, index })
     }
 
+    /// The slot with this index, which is in use.
+    pub(super) fn slot(&'static self, index: u32) -> Slot {
+        Slot { table: self, index }
+    }
+
+    /// Stores a word of a slot, after all that this thread has stored before.
+    pub(super) fn set(&self, index: u32, word: usize, value: u64) {
+        self.words[index as usize * self.size + word].store(value, Ordering::Release);
+    }
+
     /// Number of slots that were ever used.
     fn used(&self) -> usize {
         let most = self.words.len() / self.size;
@@ -80,6 +90,13 @@ impl SlotTable {
 }
 
 impl Slot {
+    /// Keeps the slot in use, and returns its index.
+    pub(super) fn keep(self) -> u32 {
+        let index = self.index;
+        std::mem::forget(self);
+        index
+    }
+
     pub(super) fn index(&self) -> usize {
         self.index as usize
     }

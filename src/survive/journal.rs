@@ -1,12 +1,12 @@
 //! Journals of requests: what a successor must know to finish a request that was out when the server died.
 //!
 //! Each request has a journal: of the thread that has read it, or, when it goes to the pool, one of its own with a copy of the message.
-//! The thread that serves the request [has as its current entry](set_current) its journal; the functions of this module concern the journal to which the
-//! current thread attends, and do nothing without one.
+//! The journal is [current](set_current) in the thread that serves the request; the functions of this module concern the current journal,
+//! and do nothing without one.
 //!
 //! 1. A thread that changes something calls [`start`] before. That records when it began and what it saw. Called by a successor, it
 //!    returns what its predecessor recorded: then the change may have been made.
-//! 2. The reply is recorded before it is sent ([`answering`]). A successor sends the same reply again; the kernel ignores it if it has
+//! 2. The reply is recorded before it is sent ([`replying`]). A successor sends the same reply again; the kernel ignores it if it has
 //!    got it already. Replies that are too long for that are those of requests that change nothing.
 //! 3. When all is done, the request is marked as answered.
 
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::time::{ClockId, clock_gettime};
 
 use super::faults;
+use super::layout::{ANSWERED, JOURNAL_WORDS};
 use super::slots::Slot;
-use super::{MOST_SHORT, SHORT, SurvivalState, load_bytes, store_bytes};
+use super::state::{MOST_SHORT, SHORT, SurvivalState, load_bytes, store_bytes};
+use crate::wire::Recovery;
 
-/// The request that was finished last.
-pub(super) const ANSWERED: usize = 1;
 /// The request that this journal is for. It is the first word, which says whether a slot is in use.
 const UNIQUE: usize = 0;
 const PHASE: usize = 2;
@@ -40,8 +40,6 @@ const REPLY: usize = 16;
 /// Length of the longest reply that is recorded, in words.
 const REPLY_WORDS: usize = 64;
 const NODES: usize = REPLY + REPLY_WORDS;
-/// Length of a journal in words.
-pub(super) const JOURNAL_WORDS: usize = 320;
 
 /// Nothing was done yet, or nothing that could not be done twice.
 const READ: u64 = 0;
@@ -82,48 +80,25 @@ pub struct PriorAttempt {
 
 /// A request that a predecessor has left.
 #[derive(Debug)]
-pub struct InFlight {
+pub struct LeftRequest {
     pub entry: JournalEntry,
     /// The thread that has read it; the reply goes to the descriptor of that.
     pub reader: usize,
     pub message: Vec<u8>,
 }
 
-/// How to finish a request that a predecessor has left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// Serve it. Before that, subtract one lookup of each of these nodes: the kernel does not know of them.
-    Serve(Vec<u64>),
-    /// Send this error and these bytes.
-    Reply(i32, Vec<u8>),
-    /// Let it fail: servers have died of it.
-    Fail,
-}
-
 thread_local! {
     static CURRENT: RefCell<Option<JournalEntry>> = const { RefCell::new(None) };
-    static CATCHES_UP: Cell<bool> = const { Cell::new(false) };
+    static RECOVERS: Cell<bool> = const { Cell::new(false) };
 }
 
 fn with<T>(act: impl FnOnce(&JournalEntry) -> T) -> Option<T> {
     CURRENT.with_borrow(|current| current.as_ref().map(act))
 }
 
-/// While this exists, the thread attends to a journal, unless another one has taken over the request.
-#[derive(Debug)]
-pub struct CurrentEntry(());
-
-/// Attends to a journal. The request is finished when the returned value is dropped.
-#[must_use]
-pub fn set_current(entry: JournalEntry) -> CurrentEntry {
+/// Makes a journal the current one.
+pub fn set_current(entry: JournalEntry) {
     CURRENT.set(Some(entry));
-    CurrentEntry(())
-}
-
-impl Drop for CurrentEntry {
-    fn drop(&mut self) {
-        finish();
-    }
 }
 
 /// Marks the request as answered.
@@ -134,15 +109,15 @@ pub fn finish() {
 }
 
 /// Runs `work`, which finishes requests of a predecessor.
-pub fn catch_up(work: impl FnOnce()) {
-    CATCHES_UP.set(true);
+pub fn recover(work: impl FnOnce()) {
+    RECOVERS.set(true);
     work();
-    CATCHES_UP.set(false);
+    RECOVERS.set(false);
 }
 
 /// Whether this thread has requests of a predecessor to finish.
-pub fn is_catching_up() -> bool {
-    CATCHES_UP.get()
+pub fn is_recovering() -> bool {
+    RECOVERS.get()
 }
 
 /// Takes the journal away from this thread, for another one that goes on with the request. `message` is not copied if the request has
@@ -210,18 +185,18 @@ pub fn note_forget(node: u64) {
     });
 }
 
-/// The items of a request that forgets nodes, without those that a predecessor has taken. One that it has taken and not served is
-/// lost.
-pub fn count_forgets<T>(items: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-    let done = with(|entry| entry.get(FORGOTTEN)).unwrap_or_default();
-    items.skip(done as usize).enumerate().map(move |(at, item)| {
-        with(|entry| entry.set(FORGOTTEN, done.saturating_add(at as u64 + 1)));
-        item
-    })
+/// Number of nodes of a request to forget that a predecessor has taken.
+pub fn forgotten() -> u64 {
+    with(|entry| entry.get(FORGOTTEN)).unwrap_or_default()
+}
+
+/// Records that so many nodes of a request to forget were taken. One that is taken and not served is lost.
+pub fn note_forgotten(count: u64) {
+    with(|entry| entry.set(FORGOTTEN, count));
 }
 
 /// Records the reply to the request `unique`, which is about to be sent.
-pub fn answering(unique: u64, error: i32, parts: &[&[u8]]) {
+pub fn replying(unique: u64, error: i32, parts: &[&[u8]]) {
     with(|entry| {
         if entry.get(UNIQUE) != unique || entry.get(PHASE) >= DONE {
             return;
@@ -240,7 +215,7 @@ pub fn answering(unique: u64, error: i32, parts: &[&[u8]]) {
 }
 
 /// To be called when the reply to the request `unique` was sent.
-pub fn sent(unique: u64) {
+pub fn replied(unique: u64) {
     with(|entry| {
         if entry.get(UNIQUE) == unique {
             entry.die_at("sent");
@@ -250,10 +225,10 @@ pub fn sent(unique: u64) {
 
 impl JournalEntry {
     /// The journal of a request that the reading thread with this number has just read.
-    pub fn begin(state: &'static SurvivalState, reader: usize, unique: u64, opcode: u32) -> Self {
+    pub fn begin(state: &'static SurvivalState, reader: usize, message: &[u8]) -> Self {
         let entry = Self { state, place: Place::Reader(reader) };
-        entry.set(OPCODE, opcode.into());
-        entry.reset(unique);
+        entry.set(OPCODE, message_opcode(message).into());
+        entry.reset(message_unique(message));
         entry.die_at("read");
         entry
     }
@@ -381,6 +356,11 @@ fn message_len(message: &[u8]) -> usize {
     message.first_chunk().map_or(0, |len| u32::from_ne_bytes(*len) as usize)
 }
 
+/// The opcode of a message.
+fn message_opcode(message: &[u8]) -> u32 {
+    message.get(4..8).and_then(<[u8]>::first_chunk).map_or(0, |opcode| u32::from_ne_bytes(*opcode))
+}
+
 /// The number of the request in a message.
 fn message_unique(message: &[u8]) -> u64 {
     message.get(8..16).and_then(<[u8]>::first_chunk).map_or(0, |unique| u64::from_ne_bytes(*unique))
@@ -399,13 +379,13 @@ impl SurvivalState {
     ///
     /// # Errors
     /// The messages cannot be read.
-    pub fn in_flight(&'static self) -> io::Result<Vec<InFlight>> {
-        let mut all: Vec<InFlight> = Vec::new();
+    pub fn in_flight(&'static self) -> io::Result<Vec<LeftRequest>> {
+        let mut all: Vec<LeftRequest> = Vec::new();
         for slot in [&self.short, &self.long].into_iter().flat_map(|table| table.take_over()) {
             let (at, room) = self.room(&slot);
             let message = self.memory.read_unmapped(at, (slot.get(MESSAGE_LEN) as usize).min(room))?;
             let reader = slot.get(READER) as usize;
-            all.push(InFlight {
+            all.push(LeftRequest {
                 entry: JournalEntry { state: self, place: Place::Pool(slot) },
                 reader,
                 message,
@@ -427,7 +407,7 @@ impl SurvivalState {
             if entry.get(UNIQUE) != unique {
                 entry.reset(unique);
             }
-            all.push(InFlight { entry, reader, message: self.memory.read_buffer(reader, len)? });
+            all.push(LeftRequest { entry, reader, message: self.memory.read_buffer(reader, len)? });
         }
         Ok(all)
     }

@@ -1,8 +1,14 @@
+use std::ffi::OsStr;
 use std::mem::forget;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::thread;
 
-use super::journal::{CRASHED, InFlight, JournalEntry, KILLED, PriorAttempt, Recovery};
+use super::journal::{CRASHED, JournalEntry, KILLED, LeftRequest, PriorAttempt};
+use super::state::head;
 use super::*;
+use crate::passthrough::{BackingRecord, NodeData, OpenData};
+use crate::wire::{Negotiated, Recovery};
 
 const BUFFER: usize = 1 << 16;
 
@@ -22,13 +28,36 @@ fn dies(work: impl FnOnce() + Send) {
     thread::scope(|scope| scope.spawn(work).join().unwrap());
 }
 
-fn begin(state: &'static SurvivalState, reader: usize, unique: u64) -> journal::CurrentEntry {
-    journal::set_current(JournalEntry::begin(state, reader, unique, 0))
+/// Finishes the current request when it is dropped.
+struct Current;
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        journal::finish();
+    }
+}
+
+fn set_current(entry: JournalEntry) -> Current {
+    journal::set_current(entry);
+    Current
+}
+
+fn begin(state: &'static SurvivalState, reader: usize, unique: u64) -> Current {
+    let mut header = [0; 40];
+    header[8..16].copy_from_slice(&unique.to_ne_bytes());
+    set_current(JournalEntry::begin(state, reader, &header))
+}
+
+/// Takes nodes to forget, `count` of `all`, as a server does. Returns the first one.
+fn forget_nodes(all: u64, count: usize) -> u64 {
+    let done = journal::forgotten();
+    (done..all).take(count).for_each(|node| journal::note_forgotten(node + 1));
+    done
 }
 
 fn in_flight(state: &'static SurvivalState) -> Vec<(u64, usize, Recovery)> {
     let all = state.in_flight().unwrap();
-    let found = all.iter().map(|InFlight { entry, reader, message }| {
+    let found = all.iter().map(|LeftRequest { entry, reader, message }| {
         assert!(
             message[40..].iter().all(|&byte| byte == entry.unique() as u8),
             "it is the message of the request"
@@ -51,7 +80,7 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
         lookups: 2,
         kind: libc::S_IFREG,
         number: 9,
-        handle: Some((-1, (0..LONGEST_HANDLE as u8).collect())),
+        handle: Some((-1, (0..records::LONGEST_HANDLE as u8).collect())),
         mount: Some(0),
         fd: Some(0),
         uid: Some(u32::MAX),
@@ -59,8 +88,8 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
         is_revoked: true,
     };
     let plain = NodeData { id: 2, ..NodeData::default() };
-    let too_long = NodeData { handle: Some((1, vec![0; LONGEST_HANDLE + 1])), ..plain.clone() };
-    assert!(state.add_node(&too_long).is_none());
+    let too_long = NodeData { handle: Some((1, vec![0; records::LONGEST_HANDLE + 1])), ..plain.clone() };
+    assert!(state.record_node(&too_long).is_none());
     let open = OpenData {
         fh: 5,
         node: 2,
@@ -70,18 +99,20 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
         fd: Some(1),
         opener: [1, 2, 3, 4],
     };
-    forget((state.add_node(&node), state.add_open(&open)));
-    drop((state.add_node(&NodeData { id: 3, ..plain.clone() }), state.add_open(&OpenData { fh: 6, ..open })));
-    forget(state.add_node(&plain));
+    let _ = (state.record_node(&node), state.record_open(&open));
+    state.drop_node(state.record_node(&NodeData { id: 3, ..plain.clone() }).unwrap());
+    state.drop_open(state.record_open(&OpenData { fh: 6, ..open }).unwrap());
+    let _ = state.record_node(&plain);
     state.set_root(0);
     let mut needed: Vec<_> = state.needed_descriptors().collect();
     needed.sort_unstable();
     assert_eq!(needed, [0, 0, 1], "of the source, the node and the open directory");
-    let found: Vec<_> = state.take_over_nodes().into_iter().map(|(_, data)| data).collect();
+    let (slots, found): (Vec<_>, Vec<_>) = state.recorded_nodes().into_iter().unzip();
     assert_eq!(found, [node, plain]);
-    let (record, found) = state.take_over_opens().pop().unwrap();
+    slots.into_iter().for_each(|slot| state.drop_node(slot));
+    let (slot, found) = state.recorded_opens().pop().unwrap();
     assert_eq!(found, open);
-    record.set_fd(None);
+    state.record_open_fd(slot, None);
     assert_eq!(state.needed_descriptors().count(), 1, "that of the source");
 }
 
@@ -89,8 +120,9 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
 fn the_head_remembers_the_mount() {
     let state = state();
     assert!(!state.is_serving() && state.devices().is_empty() && state.mode().is_none());
-    state.serve((45, 1 << 63), &[3, 4]);
-    assert_eq!((state.granted(), state.devices()), ((45, 1 << 63), vec![3, 4]));
+    let negotiated = Negotiated { minor: 45, flags: 1 << 63 };
+    state.serve(negotiated, &[3, 4]);
+    assert_eq!((state.negotiated(), state.devices()), (negotiated, vec![3, 4]));
     let place = Path::new(OsStr::from_bytes(b"/mnt/caf\xE9"));
     state.set_place(place, Some("0:45")).unwrap();
     assert_eq!(state.place(), (place.into(), Some("0:45".into())));
@@ -105,7 +137,7 @@ fn the_head_remembers_the_mount() {
 #[test]
 fn a_successor_knows_how_far_each_request_has_come() {
     let state = state();
-    state.serve((45, 0), &[3, 4, 5, 6, 7]);
+    state.serve(Negotiated { minor: 45, flags: 0 }, &[3, 4, 5, 6, 7]);
     let mut buffers: Vec<_> = (0..5).map(|reader| state.buffer(reader).unwrap()).collect();
     let progress = state.progress();
     assert!(in_flight(state).is_empty());
@@ -126,15 +158,15 @@ fn a_successor_knows_how_far_each_request_has_come() {
     dies(|| {
         let current = begin(state, 3, 13);
         journal::note_lookup(20);
-        journal::answering(99, 0, &[b"of another request"]);
-        journal::answering(13, -5, &[b"a", b"reply"]);
-        journal::answering(13, 0, &[b"a second one"]);
+        journal::replying(99, 0, &[b"of another request"]);
+        journal::replying(13, -5, &[b"a", b"reply"]);
+        journal::replying(13, 0, &[b"a second one"]);
         forget(current);
     });
     dies(|| {
         let current = begin(state, 4, 14);
         journal::note_lookup(20);
-        journal::answering(14, 0, &[&[0; 513]]);
+        journal::replying(14, 0, &[&[0; 513]]);
         forget(current);
     });
     assert_ne!(state.progress(), progress);
@@ -148,7 +180,7 @@ fn a_successor_knows_how_far_each_request_has_come() {
         state.in_flight().unwrap().into_iter().find(|one| one.entry.unique() == unique).unwrap().entry
     };
     dies(|| {
-        let current = journal::set_current(entry(12));
+        let current = set_current(entry(12));
         let Some(PriorAttempt { observed: [7, 8], begun }) = journal::start(|| panic!("not asked again"))
         else {
             panic!()
@@ -160,14 +192,14 @@ fn a_successor_knows_how_far_each_request_has_come() {
     state.set_crash_score(CRASHED);
     assert_eq!(in_flight(state)[1], (12, 2, serve(&[])));
     assert_eq!(in_flight(state)[1..3], [(12, 2, Recovery::Fail), (13, 3, reply)]);
-    drop(journal::set_current(entry(12)));
+    drop(set_current(entry(12)));
     assert!(in_flight(state).iter().all(|(unique, ..)| *unique != 12));
 }
 
 #[test]
 fn a_request_in_the_pool_has_a_journal_of_its_own() {
     let state = state();
-    state.serve((45, 0), &[3]);
+    state.serve(Negotiated { minor: 45, flags: 0 }, &[3]);
     let buffer = state.buffer(0).unwrap();
     for (unique, len) in [(20, 100), (21, 9000), (22, BUFFER)] {
         message(buffer, unique, len);
@@ -184,15 +216,15 @@ fn a_request_in_the_pool_has_a_journal_of_its_own() {
     message(buffer, 23, 100);
     dies(|| {
         let current = begin(state, 0, 23);
-        assert_eq!(journal::count_forgets(0..5).take(2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(forget_nodes(5, 2), 0);
         forget(current);
-        let _current = journal::set_current(JournalEntry::begin(state, 1, 0, 0));
-        assert_eq!(journal::count_forgets(0..2).count(), 2);
+        let _current = begin(state, 1, 0);
+        assert_eq!(forget_nodes(2, 2), 0);
     });
     dies(|| {
         let entry = state.in_flight().unwrap().pop().unwrap().entry;
-        let _current = journal::set_current(entry);
-        assert_eq!(journal::count_forgets(0..5).collect::<Vec<_>>(), [2, 3, 4]);
+        let _current = set_current(entry);
+        assert_eq!(forget_nodes(5, 5), 2);
     });
 }
 
@@ -220,21 +252,22 @@ fn whatever_was_left_is_taken_over_as_far_as_it_goes() {
         changes.extend((1..6).map(|table| (state.table(table), id)));
         changes.iter().for_each(|&(word, value)| state.overwrite(word, value));
         let fds = state.needed_descriptors().count();
-        let (nodes, opens) = (state.take_over_nodes(), state.take_over_opens());
+        let (nodes, opens) = (state.recorded_nodes(), state.recorded_opens());
         assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
         let _ = (state.place(), state.mode(), state.take_over_closing());
-        for InFlight { entry, .. } in state.in_flight().unwrap() {
+        for LeftRequest { entry, .. } in state.in_flight().unwrap() {
             found += 1;
             let (_, unique) = (entry.recovery(), entry.unique());
-            let _current = journal::set_current(entry);
+            let _current = set_current(entry);
             let _ = journal::start(|| [1, 2]);
             journal::note_lookup(7);
             journal::note_forget(7);
-            assert!(journal::count_forgets(0..3).count() <= 3);
-            journal::answering(unique, 0, &[b"reply"]);
+            let _ = forget_nodes(3, 3);
+            journal::replying(unique, 0, &[b"reply"]);
         }
         found += nodes.len() + opens.len();
-        drop((nodes, opens));
+        nodes.into_iter().for_each(|(slot, _)| state.drop_node(slot));
+        opens.into_iter().for_each(|(slot, _)| state.drop_open(slot));
         changes.iter().for_each(|&(word, _)| state.overwrite(word, 0));
     }
     assert!(found > 1000, "{found}");
