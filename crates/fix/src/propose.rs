@@ -17,8 +17,10 @@ mod look_up;
 pub mod map;
 mod meanings;
 mod parts;
+mod proposal;
 mod root_set;
 mod separators;
+mod settings;
 mod spill;
 
 use std::cell::{Cell, RefCell};
@@ -29,7 +31,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use namegate_core::name::reading::{Encoding, EncodingCounts};
+use namegate_core::name::reading::EncodingCounts;
 use namegate_core::policy::rule::Severity;
 use namegate_core::policy::{Policy, RepairScope};
 use namegate_findings::records::{EntryRecord, RecordSorter};
@@ -40,14 +42,13 @@ use namegate_scan::source::tree::Tree;
 use namegate_scan::source::{DirectoryBatch, Parts, Source, SourceEvent};
 use parking_lot::Mutex;
 
-use self::conversion::NameConversion;
 use self::directory::NameProposer;
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
 use self::draft::{LineRecord, tag};
 use self::large::LargeDirectory;
 use self::look_up::LineMaker;
 use self::root_set::RootSet;
-use super::plan::path_in;
+pub use self::settings::PlanSettings;
 
 /// The trees to read.
 #[derive(Debug)]
@@ -62,17 +63,6 @@ pub struct PlanRequest {
     pub crosses_file_systems: bool,
     /// The number of threads.
     pub jobs: usize,
-}
-
-/// Settings that are no part of the policy.
-#[derive(Clone, Debug, Default)]
-pub struct PlanSettings {
-    /// The encoding of names that are not UTF-8; guessed for each directory if `None`.
-    pub encoding: Option<Encoding>,
-    /// What is done with all names.
-    pub conversion: NameConversion,
-    /// The prefix of all paths on the target, without a separator at its end. It counts for path lengths.
-    pub prefix: Vec<u8>,
 }
 
 /// Reads the requested trees and drafts a plan.
@@ -368,11 +358,6 @@ impl UncertainDirectories {
 fn work_tree_above(root: &[u8]) -> Option<Vec<u8>> {
     let mut above = Path::new(OsStr::from_bytes(root)).ancestors().skip(1);
     above.find(|dir| dir.join(".git").exists()).map(|dir| dir.as_os_str().as_bytes().to_vec())
-}
-
-fn target_path(prefix: &[u8], below_root: &[u8]) -> Vec<u8> {
-    let below_root = below_root.strip_prefix(b"/").unwrap_or(below_root);
-    if prefix.is_empty() { below_root.to_vec() } else { path_in(prefix, below_root) }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! The threads of the source check the directories that they read, count their findings and render them; only writing the
 //! report needs a lock.
 
+mod batch_scan;
 mod checkpoint;
 mod chunked;
-mod encodings;
-mod history;
+mod tree_evidence;
+mod versions;
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
@@ -25,11 +26,12 @@ use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 use parking_lot::Mutex;
 
+use self::batch_scan::BatchScan;
 use self::checkpoint::Replay;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
 use self::chunked::LargeCheck;
-use self::encodings::TreeEvidence;
-use self::history::Deduplicator;
+use self::tree_evidence::TreeEvidence;
+use self::versions::Deduplicator;
 use crate::encoded_text::EncodedNames;
 use crate::progress::Observer;
 use crate::report::baseline::Baseline;
@@ -53,23 +55,6 @@ pub struct ScanSettings {
     pub baseline: Option<Baseline>,
     /// Looks up the owner of a name in a directory, for the report; `None` if owners are not reported.
     pub owner_of: Option<OwnerOf>,
-}
-
-/// Checks the batches of a source.
-struct BatchScan<'s> {
-    directories: DirectoryScan<'s>,
-    prefix: &'s [u8],
-}
-
-impl BatchScan<'_> {
-    fn check(
-        &self,
-        batch: &DirectoryBatch,
-        checked: CheckedNames<'_>,
-        emit: &mut dyn FnMut(DirectoryFindings),
-    ) -> Handover {
-        self.directories.check(&batch.located(self.prefix), checked, emit)
-    }
 }
 
 /// Checks all names of `source`.
@@ -192,7 +177,7 @@ pub fn scan(
                 });
                 observer.checked(&dir, names, 0);
                 let mut reported = Deduplicator::default();
-                history::check(directory, &directories, &mut |mut findings| {
+                versions::check(directory, &directories, &mut |mut findings| {
                     observer.checked(&dir, 0, findings.records.len() as u64);
                     // A name that collided before can collide with another one in a new version.
                     counters.count(|summary| reported.keep_new(&mut findings, summary));

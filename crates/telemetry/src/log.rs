@@ -21,11 +21,11 @@ use log::{Level, Log, Metadata, Record};
 use namegate_files::json;
 use namegate_files::time::timestamp;
 use nix::sys::stat::fstat;
-use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
+use nix::syslog::{Facility, LogFlags, openlog, syslog};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use self::journal::{JournalSocket, SendResult};
+use self::journal::{JournalSocket, SendResult, severity};
 
 /// How log messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,16 +95,6 @@ pub fn to_system() {
     // It fails only for a name with a NUL.
     if openlog(Some(c"namegate"), LogFlags::LOG_PID, Facility::LOG_DAEMON).is_ok() {
         logger.is_detached.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The number of a level, the same in syslog(3) and in the journal.
-fn severity(level: Level) -> Severity {
-    match level {
-        Level::Error => Severity::LOG_ERR,
-        Level::Warn => Severity::LOG_WARNING,
-        Level::Info => Severity::LOG_INFO,
-        Level::Debug | Level::Trace => Severity::LOG_DEBUG,
     }
 }
 

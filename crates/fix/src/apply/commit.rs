@@ -8,8 +8,8 @@ use std::sync::Arc;
 use namegate_files::json::Hex;
 use namegate_scan::progress::Observer;
 
-use super::prepare::{PreparedBatch, max_open};
-use super::{ApplyOptions, ApplyTally};
+use super::prepared::{PreparedBatch, max_open};
+use super::run::{ApplyOptions, ApplyTally};
 use crate::entry::{EntryFailure, free_name};
 use crate::execute::{BatchFailures, BatchRun, Executor, describe_remaining, is_alias};
 use crate::group::{Direction, GroupMember, RenameGroup};

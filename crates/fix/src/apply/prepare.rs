@@ -2,23 +2,21 @@
 //! executed: the entries of a directory come before the directory itself, so no rename changes a path that is still to be opened.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
+use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use namegate_files::json::{Base64, Hex};
-use namegate_scan::progress::Remaining;
-use namegate_sys::open_files;
-use namegate_sys::stat::{self, Stat};
+use namegate_files::json::Hex;
+use namegate_sys::stat::Stat;
 
 use super::commit::BatchCommitter;
+use super::prepared::{BatchSink, PreparedBatch, PreparedIds, max_open};
+use super::run::{ApplyOptions, ApplyRun, LinksByName};
 use super::suspects::SuspectRenames;
-use super::{ApplyOptions, ApplyRun, BatchSink, LinksByName};
 use crate::entry::{EntryFailure, InodeIdentity, is_temporary};
 use crate::group::GroupMember;
-use crate::journal::{BatchDirectory, BatchEntry, JournalBatch, RenderedRecords};
+use crate::journal::JournalBatch;
 use crate::listing::for_each_name;
 use crate::original_name_xattr;
 use crate::plan::check::check_new_name;
@@ -29,89 +27,11 @@ use crate::private::remove_stale_one;
 use crate::roots::{OpenPlanDir, PlanRoots};
 use crate::stored_plan::{DirectoryRenames, StoredPlan};
 
-/// The limit of open directories in a batch.
-const MAX_OPEN: usize = 512;
-
 /// The number of renames in the first batch.
 const FIRST_BATCH: usize = 2048;
 
 /// How much larger the next batch is: a rename takes about four times as long as its preparation.
 const GROWTH: usize = 4;
-
-/// Descriptors for everything else: the journal, the roots, temporary files, standard streams.
-const OTHER_FILES: usize = 24;
-
-/// The limit of open directories in a batch, for this process: the directories of one batch are open while the next is prepared.
-pub(super) fn max_open() -> usize {
-    (open_files::limit().saturating_sub(OTHER_FILES) / 2).clamp(1, MAX_OPEN)
-}
-
-/// A batch that was compared with the directories, and what was found besides.
-#[derive(Default)]
-pub(super) struct PreparedBatch {
-    pub(super) directories: Vec<BatchDirectory>,
-    /// The same directories, open.
-    pub(super) dirs: Vec<Arc<OpenPlanDir>>,
-    /// The changes, in order.
-    pub(super) entries: Vec<BatchEntry>,
-    /// The records of both for the journal, if they were made already.
-    pub(super) rendered: Option<RenderedRecords>,
-    /// Lines of the plan that cannot be done.
-    pub(super) left: Vec<Remaining>,
-    /// The number of lines that were done before.
-    pub(super) already: u64,
-    /// The number of lines that are less certain than requested.
-    pub(super) left_out: u64,
-    /// How many original names cannot be kept, by reason.
-    pub(super) not_kept: BTreeMap<&'static str, u64>,
-}
-
-impl PreparedBatch {
-    /// Adds an entry of `directory`, which is open as `dir`.
-    pub(super) fn add(&mut self, directory: &PlanDirectory, dir: Arc<OpenPlanDir>, mut entry: BatchEntry) {
-        if self.directories.last().is_none_or(|last| *last.path != directory.path) {
-            // The metadata from when it was opened may be older than the batch before.
-            let stat = stat::at(&*dir, OsStr::new("")).unwrap_or(dir.stat);
-            self.directories.push(BatchDirectory {
-                path: Base64(directory.path.clone()),
-                inode: directory.inode,
-                atime: stat.atime.into(),
-                mtime: stat.mtime.into(),
-            });
-            self.dirs.push(dir);
-        }
-        let index = self.directories.len() - 1;
-        match &mut entry {
-            BatchEntry::Rename(group) => group.directory = index,
-            BatchEntry::Retarget(relink) => relink.directory = index,
-            BatchEntry::Move(moved) => moved.directory = index,
-        }
-        self.entries.push(entry);
-    }
-
-    /// Leaves a line of the plan.
-    pub(super) fn leave(&mut self, directory: &[u8], old: &[u8], new: &[u8], failure: &EntryFailure) {
-        self.left.push(Remaining {
-            directory: Base64(directory.to_vec()),
-            old: Hex(old.to_vec()),
-            new: Hex(new.to_vec()),
-            reason: failure.to_string(),
-        });
-    }
-
-    pub(super) fn is_full(&self, batch_size: usize, max_open: usize) -> bool {
-        self.entries.len().max(self.left.len()) >= batch_size || self.dirs.len() >= max_open
-    }
-}
-
-/// The ids of renames that need no change.
-#[derive(Default)]
-pub(super) struct PreparedIds {
-    /// Those that an earlier run has made.
-    pub(super) done: IdSet,
-    /// Those that are less certain than requested.
-    pub(super) left_out: IdSet,
-}
 
 /// Prepares the batches of a plan.
 pub(super) struct BatchPreparer<'r> {

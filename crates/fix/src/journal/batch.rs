@@ -2,13 +2,10 @@
 
 use std::borrow::Cow;
 
-use namegate_files::json::Base64;
-use serde::{Deserialize, Serialize};
-
-use super::record::{JournalRecord, RenderedRecords};
+use super::record::{BatchDirectory, JournalRecord, RenderedRecords};
 use crate::group::{GroupMember, RenameGroup};
 use crate::moving::Move;
-use crate::plan::{FileKind, InodeTime, name_objection};
+use crate::plan::{FileKind, name_objection};
 use crate::relink::Relink;
 
 /// Renames and retargets that are written together before the first of them is executed.
@@ -19,19 +16,6 @@ pub struct JournalBatch {
     pub directories: Vec<BatchDirectory>,
     /// The changes, in order.
     pub entries: Vec<BatchEntry>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BatchDirectory {
-    /// The path as in the plan.
-    #[serde(rename = "path_base64")]
-    pub path: Base64,
-    pub inode: u64,
-    /// The access time before the batch.
-    pub atime: InodeTime,
-    /// The modification time before the batch.
-    pub mtime: InodeTime,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

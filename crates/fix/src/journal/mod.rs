@@ -23,9 +23,9 @@ use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
-pub use batch::{BatchDirectory, BatchEntry, JournalBatch};
+pub use batch::{BatchEntry, JournalBatch};
 pub use read::{BatchState, JournalContents, JournalError, read_header};
-pub use record::{FailedEntry, JournalHeader, JournalRecord, RenderedRecords};
+pub use record::{BatchDirectory, FailedEntry, JournalHeader, JournalRecord, RenderedRecords};
 
 pub const VERSION: u64 = 1;
 

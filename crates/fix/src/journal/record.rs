@@ -11,11 +11,23 @@ use namegate_files::json::{Base64, Hex};
 use namegate_scan::progress::Remaining;
 use serde::{Deserialize, Serialize};
 
-use super::batch::BatchDirectory;
 use crate::group::{GroupMember, RenameGroup};
 use crate::moving::Move;
 use crate::plan::{FileKind, InodeTime, PlanRoot};
 use crate::relink::Relink;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchDirectory {
+    /// The path as in the plan.
+    #[serde(rename = "path_base64")]
+    pub path: Base64,
+    pub inode: u64,
+    /// The access time before the batch.
+    pub atime: InodeTime,
+    /// The modification time before the batch.
+    pub mtime: InodeTime,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]

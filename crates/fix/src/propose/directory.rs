@@ -14,11 +14,11 @@ use namegate_core::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, Su
 use namegate_scan::source::DirectoryBatch;
 use namegate_scan::source::encodings::EarlierNames;
 
-use super::PlanSettings;
 use super::meanings::{DecodedNames, EncodingEvidence, NameMeanings};
 use super::parts::Distinct;
+use super::proposal::{NameProposal, Unplanned, is_merge_rule};
 use super::separators::{SeparatedPath, separate};
-use crate::plan::Alternative;
+use super::settings::PlanSettings;
 
 /// The suggestions for one directory. They are made one after another, so that only one at a time is in memory with all that
 /// stands in its line.
@@ -42,35 +42,6 @@ struct Suggestions<'d> {
     /// Names that the target would still merge with another name, each with one of these.
     merging: BTreeMap<usize, Vec<u8>>,
     in_repository: bool,
-}
-
-/// What a plan says of one name.
-#[derive(Debug)]
-pub(super) enum NameProposal {
-    /// It gets a new name.
-    Rename(Proposal),
-    /// It breaks a rule and gets no new name.
-    Skip(Unplanned),
-}
-
-/// A new name for a name.
-#[derive(Debug)]
-pub(super) struct Proposal {
-    pub(super) old: Vec<u8>,
-    pub(super) new: String,
-    pub(super) reasons: Vec<RuleId>,
-    pub(super) confidence: Confidence,
-    pub(super) reading: String,
-    pub(super) evidence: Option<String>,
-    pub(super) alternatives: Vec<Alternative>,
-}
-
-/// A name that breaks a rule, and why it gets no new name.
-#[derive(Debug)]
-pub(super) struct Unplanned {
-    pub(super) name: Vec<u8>,
-    pub(super) reasons: Vec<RuleId>,
-    pub(super) why: String,
 }
 
 /// The rules that a name breaks.
@@ -135,11 +106,6 @@ impl BrokenRules {
         }
         self.has_error |= severity == Severity::Error;
     }
-}
-
-/// Reports whether the rule is about names that the target merges, and not only about similar names.
-pub(super) fn is_merge_rule(rule: RuleId) -> bool {
-    matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
 }
 
 /// Suggests names for the names of directories.

@@ -5,23 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{EntryKind, Policy};
 use namegate_findings::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
-use namegate_scan::progress::Observer;
 use namegate_scan::source::scope::Exclude;
 use nix::errno::Errno;
 
 use super::root_set::RootSet;
-use super::{PlanSettings, links, target_path};
+use super::settings::PlanSettings;
 use crate::plan::is_within;
-use crate::plan::{
-    PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Retarget, Skipped, components, path_in,
-};
+use crate::plan::{PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Skipped, components, path_in};
 
 /// The first byte of the key of a record, which the name follows. In this order the lines of a directory are written.
 pub(super) mod tag {
@@ -264,7 +260,7 @@ impl PlanDraft {
                 if let Some(root) = self.root_set.root_of(&path_in(dir, name)) {
                     let new = path_in(&new_dir.1, new_name);
                     let root_len = self.new_path(&root.path)?.len();
-                    let path = target_path(&settings.prefix, new.get(root_len..).unwrap_or_default());
+                    let path = settings.target_path(new.get(root_len..).unwrap_or_default());
                     // What is too long for any entry: its kind is not in the draft.
                     is_long = !policy.check_path(&path, EntryKind::File).is_empty();
                 }
@@ -404,14 +400,6 @@ impl PlanDraft {
             .open_directory(&directory.path)?
             .for_each_entry(&mut |entry| names.push(entry.name.as_bytes().to_vec()))?;
         Ok(names)
-    }
-
-    /// Finds the symbolic links whose targets change, deepest first. Breaks if the observer stops the search.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
-    pub fn find_retargets(&self, observer: &dyn Observer) -> io::Result<ControlFlow<(), Vec<Retarget>>> {
-        links::find_retargets(self, observer)
     }
 }
 

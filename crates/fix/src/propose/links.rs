@@ -18,49 +18,52 @@ use namegate_scan::source::Fault;
 use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 
-use super::PlanDraft;
+use super::draft::PlanDraft;
 use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry};
 use crate::plan::{FileKind, Retarget, TargetPart, components, is_within, path_in, replace_components};
 
 /// The limit of links in a path, as in the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-pub(super) fn find_retargets(
-    draft: &PlanDraft,
-    observer: &dyn Observer,
-) -> io::Result<ControlFlow<(), Vec<Retarget>>> {
-    let (mut found, mut renamed) = (Vec::new(), NameFilter::default());
-    let mut linked = draft.linked.cursor()?;
-    if linked.next()?.is_none() {
-        return Ok(ControlFlow::Continue(found));
-    }
-    draft.each_old_name(&mut |name| renamed.add(name))?;
-    if renamed.is_empty() {
-        return Ok(ControlFlow::Continue(found));
-    }
-    let search = LinkSearch { draft, renamed, failure: RefCell::default() };
-    // The first directory is the current record already.
-    while let Some(record) = linked.record() {
-        if observer.is_stopped() {
-            return Ok(ControlFlow::Break(()));
+impl PlanDraft {
+    /// Finds the symbolic links whose targets change, deepest first. Breaks if the observer stops the search.
+    ///
+    /// # Errors
+    /// A temporary file cannot be read.
+    pub fn find_retargets(&self, observer: &dyn Observer) -> io::Result<ControlFlow<(), Vec<Retarget>>> {
+        let (mut found, mut renamed) = (Vec::new(), NameFilter::default());
+        let mut linked = self.linked.cursor()?;
+        if linked.next()?.is_none() {
+            return Ok(ControlFlow::Continue(found));
         }
-        let dir = record.dir;
-        match search.in_directory(dir) {
-            Ok(retargets) => found.extend(retargets),
-            // It was removed meanwhile.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
-            Err(error) => observer.problem(&Fault {
-                path: PathBuf::from(OsStr::from_bytes(dir)),
-                attempt: "find symbolic links in",
-                error: io::Error::from(error),
-            }),
+        self.each_old_name(&mut |name| renamed.add(name))?;
+        if renamed.is_empty() {
+            return Ok(ControlFlow::Continue(found));
         }
-        if let Some(failure) = search.failure.take() {
-            return Err(failure);
+        let search = LinkSearch { draft: self, renamed, failure: RefCell::default() };
+        // The first directory is the current record already.
+        while let Some(record) = linked.record() {
+            if observer.is_stopped() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let dir = record.dir;
+            match search.in_directory(dir) {
+                Ok(retargets) => found.extend(retargets),
+                // It was removed meanwhile.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(error) => observer.problem(&Fault {
+                    path: PathBuf::from(OsStr::from_bytes(dir)),
+                    attempt: "find symbolic links in",
+                    error: io::Error::from(error),
+                }),
+            }
+            if let Some(failure) = search.failure.take() {
+                return Err(failure);
+            }
+            linked.advance()?;
         }
-        linked.advance()?;
+        Ok(ControlFlow::Continue(found))
     }
-    Ok(ControlFlow::Continue(found))
 }
 
 /// Most of the names that are not in a set: a bit for each hash.

@@ -11,9 +11,10 @@ use namegate_scan::progress::Observer;
 use namegate_scan::source::Fault;
 use nix::errno::Errno;
 
-use super::directory::{DirectoryProposals, NameProposal, Proposal, Unplanned};
+use super::directory::DirectoryProposals;
 use super::draft::{LineRecord, rename_record, skipped_record, tag, too_long};
 use super::parts::in_parts;
+use super::proposal::{NameProposal, Proposal, Unplanned};
 use super::root_set::{OpenedDirectory, RootSet};
 use crate::plan::{PlanDirectory, Rename, SeenEntry, Skipped, path_in};
 

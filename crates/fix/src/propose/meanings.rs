@@ -15,10 +15,10 @@ use namegate_core::policy::{Confidence, EncodingHint, LegacyReader, Policy, Sugg
 use namegate_scan::source::DirectoryBatch;
 use namegate_scan::source::encodings::EarlierNames;
 
-use super::PlanSettings;
-use super::directory::{Proposal, is_merge_rule};
 use super::parts::{Distinct, in_parts};
+use super::proposal::{Proposal, is_merge_rule};
 use super::separators::SeparatedPath;
+use super::settings::PlanSettings;
 use crate::plan::Alternative;
 
 /// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.

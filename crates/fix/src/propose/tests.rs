@@ -3,16 +3,19 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use namegate_core::name::reading::Encoding;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Confidence, Normalization, OnMismatch, Verdict, profile};
 use namegate_findings::records::post_order;
 use proptest::prelude::*;
 
+use super::conversion::NameConversion;
 use super::map::CharMap;
 use super::*;
 use crate::plan::check::check_renames;
 use crate::plan::order::order_names;
+use crate::plan::path_in;
 use crate::plan::{FileKind, Rename, Retarget, Skipped, components};
 
 #[derive(Default)]

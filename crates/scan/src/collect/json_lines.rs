@@ -8,7 +8,7 @@ use namegate_findings::group::LIMIT;
 use namegate_findings::location::{Container, DirectoryPath};
 use serde::de::DeserializeOwned;
 
-use super::FindingsCollection;
+use super::collection::FindingsCollection;
 use super::record::{CollectedGroup, CollectedRecord, ROW};
 use crate::report::json::lines::{self, CollisionLine, FaultLine, JsonLineType, RecordLine, SummaryLine};
 

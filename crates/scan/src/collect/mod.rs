@@ -5,7 +5,8 @@
 //! is only one violation. So the same findings give the same report, however they were distributed. What does not fit into memory
 //! is kept in temporary files.
 
-mod directory;
+mod collected_directory;
+mod collection;
 mod files;
 mod json_lines;
 mod record;
@@ -14,48 +15,21 @@ mod runs;
 mod table;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Seek};
+use std::io::{self, BufRead, BufReader, Seek};
 use std::path::Path;
 
 use namegate_core::name::display::{harmless, shown};
-use namegate_core::policy::EntryKind;
 use namegate_core::policy::rule::RuleId;
-use namegate_files::json;
 use namegate_files::signature::{self, TextKind};
 use namegate_findings::fingerprint::CheckBasis;
-use namegate_findings::group::{GroupedPart, Groups, LIMIT};
-use namegate_findings::split::Shape;
-use namegate_findings::temporary;
+use namegate_findings::group::GroupedPart;
 
-use self::directory::CollectedDirectory;
+use self::collected_directory::CollectedDirectory;
+pub use self::collection::FindingsCollection;
 pub use self::files::findings_files;
 use self::json_lines::CollectedLine;
-use self::runs::Runs;
 use crate::report::json::lines::FaultLine;
 use crate::report::{DirectoryFindings, Report, Summary};
-
-/// Findings that are put together.
-pub struct FindingsCollection {
-    /// The lines of each directory.
-    lines: Groups,
-    /// Number of lines.
-    count: u64,
-    faults: Option<BufWriter<File>>,
-    runs: Runs,
-    has_owners: bool,
-}
-
-impl Default for FindingsCollection {
-    fn default() -> Self {
-        Self {
-            lines: Groups::new(Shape::Key, LIMIT),
-            count: 0,
-            faults: None,
-            runs: Runs::default(),
-            has_owners: false,
-        }
-    }
-}
 
 impl FindingsCollection {
     /// Adds a file of findings or of summaries; `-` is standard input.
@@ -92,20 +66,6 @@ impl FindingsCollection {
         Err(io::Error::other(
             "it is a Parquet file, and this program was built without the feature `parquet`",
         ))
-    }
-
-    /// Adds a line of JSON to those of a directory.
-    fn add_line(&mut self, directory: &[u8], line: &[u8]) -> io::Result<()> {
-        self.count += 1;
-        self.lines.add_pair(directory, line, EntryKind::Unknown, self.count)
-    }
-
-    fn add_fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
-        let faults = match &mut self.faults {
-            Some(faults) => faults,
-            none => none.insert(BufWriter::new(temporary::file()?)),
-        };
-        json::write_line(faults, &FaultLine::new(path, message))
     }
 
     /// Ends the collection.

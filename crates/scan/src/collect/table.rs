@@ -11,7 +11,7 @@ use namegate_core::name::display::display;
 use namegate_files::json::{Base64, Hex, to_line};
 use namegate_findings::location::DirectoryPath;
 
-use super::FindingsCollection;
+use super::collection::FindingsCollection;
 use super::json_lines::{CollectedLine, key_of, parse};
 use super::record::ROW;
 use crate::parquet_file::ParquetFile;

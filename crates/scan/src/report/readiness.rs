@@ -7,8 +7,7 @@ use std::fmt;
 use namegate_core::policy::Violation;
 use namegate_core::policy::profile::{Profile, ProfileSet};
 use namegate_core::policy::rule::{RULES, RuleId, RuleKind};
-
-use super::ReportedName;
+use namegate_findings::record::ReportedName;
 
 /// What one target does with the names of a run. Each name with a violation counts in one column, that of its gravest
 /// [`Fate`]; a name in no column arrives unchanged.

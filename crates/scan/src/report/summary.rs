@@ -9,11 +9,11 @@ use namegate_core::policy::profile::Profile;
 use namegate_core::policy::rule::{Concern, RuleId, Severity};
 use namegate_core::policy::{CheckOutcome, Confidence, Policy};
 use namegate_findings::location::DirectoryPath;
+use namegate_findings::record::{DirectoryFindings, ReportedName, ReportedViolation};
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::layout::counted;
 use super::readiness::{Readiness, ReadinessVerdict};
-use super::{DirectoryFindings, ReportedName, ReportedViolation};
 use crate::encoded_text::EncodedNames;
 
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,7 @@ use namegate_core::policy::{
 use namegate_findings::directory::{CheckedNames, Handover, is_decoded_by_guess};
 use namegate_findings::place_rules;
 
-use super::BatchScan;
+use super::batch_scan::BatchScan;
 use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};

@@ -4,7 +4,7 @@ pub mod bounded;
 pub mod fields;
 mod manifest;
 #[cfg(feature = "parquet")]
-mod parquet;
+mod parquet_list;
 pub mod route;
 
 use std::borrow::Cow;
@@ -188,7 +188,7 @@ impl List {
         match &self.format {
             ListFormat::S3Manifest => manifest::read(&self.file, self.jobs, &mut visit)?,
             #[cfg(feature = "parquet")]
-            ListFormat::Parquet(column) => parquet::read(&self.file, column, self.jobs, &mut visit)?,
+            ListFormat::Parquet(column) => parquet_list::read(&self.file, column, self.jobs, &mut visit)?,
             format => {
                 let mut number = 0;
                 let kind = match format {

@@ -11,7 +11,7 @@ pub mod git;
 pub mod group;
 pub mod list;
 pub mod mounts;
-pub mod repository;
+pub mod repository_signs;
 mod roots;
 pub mod scope;
 pub mod tree;
@@ -218,7 +218,7 @@ impl DirectoryBatch {
     pub fn new(dir: PathBuf, root_len: usize) -> Self {
         Self {
             container: None,
-            in_repository: repository::is_metadata(&dir),
+            in_repository: repository_signs::is_metadata(&dir),
             has_work_tree: false,
             dir,
             root_len,
@@ -286,7 +286,7 @@ impl DirectoryBatch {
     }
 
     /// Adds a name with its location; either all names of a batch have a location or none.
-    pub(crate) fn push_located(&mut self, name: &[u8], location: Location) {
+    pub fn push_located(&mut self, name: &[u8], location: Location) {
         self.push_located_entry(name, location, None);
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use namegate_core::name::arena::Arena;
 
-use super::{DirectoryBatch, Fault, SiblingNames, repository};
+use super::{DirectoryBatch, Fault, SiblingNames, repository_signs};
 
 /// The paths of a tree source, resolved.
 #[derive(Debug, Default)]
@@ -45,7 +45,8 @@ impl RootPaths {
                 Ok(meta) if meta.is_dir() => {
                     if known.insert((meta.dev(), meta.ino())) {
                         let (path, device) = (path.clone(), meta.dev());
-                        let (prefix_len, in_repository) = (prefix_len(&path), repository::is_within(&path));
+                        let (prefix_len, in_repository) =
+                            (prefix_len(&path), repository_signs::is_within(&path));
                         roots.trees.push(TreeRoot { path, prefix_len, device, in_repository });
                     }
                 }

@@ -18,13 +18,22 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
-
-use super::severity;
+use nix::syslog::Severity;
 
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Maximum time that a message may wait for a slow journal; the following messages do not wait.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The number of a level, the same in syslog(3) and in the journal.
+pub(super) fn severity(level: Level) -> Severity {
+    match level {
+        Level::Error => Severity::LOG_ERR,
+        Level::Warn => Severity::LOG_WARNING,
+        Level::Info => Severity::LOG_INFO,
+        Level::Debug | Level::Trace => Severity::LOG_DEBUG,
+    }
+}
 
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ impl Compression {
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Self::Bzip2),
             [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Self::Zstd),
-            _ if super::tar::is_header(start) => Some(Self::None),
+            _ if super::tar::header::is_header(start) => Some(Self::None),
             // An empty tar consists of NULs.
             _ if start.len() >= 1024 && start[..1024].iter().all(|&b| b == 0) => Some(Self::None),
             _ => None,

@@ -5,7 +5,7 @@
 //! damaged, the tar is reported as damaged, and from there on each block that is a header is a member: GNU tar goes on at the next
 //! one. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar Format"; each of the programs.
 
-mod header;
+pub(super) mod header;
 mod pax;
 
 use std::collections::BTreeSet;
@@ -18,11 +18,6 @@ use super::packed::ArchiveStream;
 
 /// Maximum size of an extended header.
 const MAX_EXTENDED: u64 = 1 << 20;
-
-/// Reports whether the bytes begin with a header.
-pub(super) fn is_header(bytes: &[u8]) -> bool {
-    bytes.first_chunk().is_some_and(|block| Header::new(block).is_some())
-}
 
 /// Reads every member.
 ///

@@ -2,7 +2,7 @@
 //!
 //! Local headers with other names, and members that the directory does not have, are damage, and are checked too.
 
-mod layout;
+mod ambiguity;
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ use flate2::Crc;
 use rawzip::extra_fields::{ExtraFieldId, ExtraFields};
 use rawzip::{ErrorKind, FileReader, RECOMMENDED_BUFFER_SIZE, ZipArchive, ZipFileHeaderRecord};
 
-use self::layout::ZipLayout;
+use self::ambiguity::ZipLayout;
 use super::Members;
 use super::encoding::{MemberEncoding, NameEvidence, ReadingCounts, UnmarkedGuess, UnmarkedReader};
 

@@ -91,7 +91,7 @@ fn read_file(
             fields::read(&format, unpacked(path)?, b'\n', &mut decode)
         }
         #[cfg(feature = "parquet")]
-        "Parquet" => super::parquet::read(path, "key", jobs, visit),
+        "Parquet" => super::parquet_list::read(path, "key", jobs, visit),
         other => {
             let _ = jobs;
             let ways = if cfg!(feature = "parquet") { "CSV or Parquet" } else { "CSV" };

@@ -15,7 +15,7 @@ use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{Whence, lseek};
 
 use super::node::push_name;
-use crate::source::repository::RepositorySigns;
+use crate::source::repository_signs::RepositorySigns;
 use crate::source::scope::Exclude;
 use crate::source::{DirectoryBatch, Fault, Parts, SiblingNames, SourceEvent};
 

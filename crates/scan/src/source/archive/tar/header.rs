@@ -101,6 +101,11 @@ fn number(field: &[u8]) -> Option<u64> {
     }
 }
 
+/// Reports whether the bytes begin with a header.
+pub(in super::super) fn is_header(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|block| Header::new(block).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{FingerprintIndex, NamesInUse};
 use namegate_findings::directory::CheckedNames;
 
-use super::BatchScan;
+use super::batch_scan::BatchScan;
 use crate::report::{DirectoryFindings, Summary};
 use crate::source::VersionedDirectory;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use namegate_files::json::{Base64, Hex};
 
-use super::ApplyRun;
 use super::commit::BatchCommitter;
-use super::prepare::{PreparedBatch, PreparedIds, max_open};
+use super::prepared::{PreparedBatch, PreparedIds, max_open};
+use super::run::ApplyRun;
 use crate::entry::{EntryFailure, free_name, random_name};
 use crate::journal::BatchEntry;
 use crate::plan::{Retarget, TargetPart, components};
