@@ -207,6 +207,23 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
             )
         }
     };
+    write_rules(&mut text, summary);
+    write_directories(&mut text, summary);
+    if let Some(baseline) = summary.baseline {
+        let accepted = counted(baseline.accepted, "known finding is", "known findings are");
+        let _ = writeln!(text, "{accepted} accepted by the baseline");
+        if let Some(stale @ 1..) = baseline.stale {
+            let stale = counted(stale, "entry of the baseline is", "entries of the baseline are");
+            let _ = writeln!(text, "{stale} no longer found");
+        }
+    }
+    write_unmarked(&mut text, summary);
+    write_remarks(&mut text, summary);
+    text
+}
+
+/// The violations by concern and rule.
+fn write_rules(text: &mut String, summary: &Summary) {
     let rules = summary.rules_by_count();
     let concerns = Concern::ALL.map(|concern| {
         let of: Vec<_> = rules.iter().filter(|(rule, _)| rule.rule().concern == concern).collect();
@@ -221,16 +238,10 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
             let _ = writeln!(text, "{:>11}  {name} {}", grouped(counts.violations), rule.rule().summary);
         }
     }
-    write_directories(&mut text, summary);
-    if let Some(baseline) = summary.baseline {
-        let accepted = counted(baseline.accepted, "known finding is", "known findings are");
-        let _ = writeln!(text, "{accepted} accepted by the baseline");
-        if let Some(stale @ 1..) = baseline.stale {
-            let stale = counted(stale, "entry of the baseline is", "entries of the baseline are");
-            let _ = writeln!(text, "{stale} no longer found");
-        }
-    }
-    write_unmarked(&mut text, summary);
+}
+
+/// What else people should know of the scan.
+fn write_remarks(text: &mut String, summary: &Summary) {
     if let Some(what) = summary.incompleteness() {
         let _ = writeln!(text, "{}", styled(ERROR, what, 0));
     }
@@ -248,7 +259,6 @@ fn summary_text(basis: &CheckBasis, summary: &Summary) -> String {
         let kinds = kinds.join(",");
         let _ = writeln!(text, "{names} encoded text, which `namegate fix plan --decode {kinds}` decodes");
     }
-    text
 }
 
 /// How names of archives were read that are not marked as UTF-8.

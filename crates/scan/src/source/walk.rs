@@ -148,50 +148,56 @@ impl Work {
         Self { above: Arc::new(above), name: None, depth: 0 }
     }
 
+    /// The directory as the parent of its subdirectories; `None` if it is not to be read.
+    fn enter(&self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> Option<Ancestor> {
+        let root = self.above.root.clone();
+        let path = match &self.name {
+            _ if self.depth >= options.scope.max_depth => return None,
+            Some(name) => self.above.path.join(name),
+            None => self.above.path.clone(),
+        };
+        let mut line = self.above.line.clone();
+        if options.follows || options.scope.one_file_system {
+            // A root that cannot be examined cannot be read either; that is reported when it is read.
+            let meta = std::fs::metadata(&path).ok();
+            if options.scope.one_file_system && meta.as_ref().is_some_and(|meta| meta.dev() != root.device) {
+                return None;
+            }
+            if let Some(id) = meta.filter(|_| options.follows).map(|meta| (meta.dev(), meta.ino())) {
+                if line.as_ref().is_some_and(|line| line.holds(id)) {
+                    let error = io::Error::other("it leads back to a directory above it");
+                    tell(SourceEvent::Fault(Fault { path, attempt: "follow", error }));
+                    return None;
+                }
+                line = Some(Arc::new(OrderedOutput { id, above: line }));
+            }
+        }
+        Some(Ancestor { root, path, line })
+    }
+
     /// Reads the directory, hands over its names, and returns its subdirectories.
     ///
     /// # Errors
     /// Too many files are open; nothing was read.
     fn read(&self, options: &WalkOptions, tell: &dyn Fn(SourceEvent<'_>)) -> Result<Vec<Work>, Fault> {
         let WalkOptions { scope, follows, is_sorted } = options;
-        if self.depth >= scope.max_depth {
-            return Ok(Vec::new());
-        }
-        let root = &self.above.root;
-        let path = match &self.name {
-            Some(name) => self.above.path.join(name),
-            None => self.above.path.clone(),
-        };
-        let mut line = self.above.line.clone();
-        if *follows || scope.one_file_system {
-            // A root that cannot be examined cannot be read either; that is reported below.
-            let meta = std::fs::metadata(&path).ok();
-            if scope.one_file_system && meta.as_ref().is_some_and(|meta| meta.dev() != root.device) {
-                return Ok(Vec::new());
-            }
-            if let Some(id) = meta.filter(|_| *follows).map(|meta| (meta.dev(), meta.ino())) {
-                if line.as_ref().is_some_and(|line| line.holds(id)) {
-                    let error = io::Error::other("it leads back to a directory above it");
-                    tell(SourceEvent::Fault(Fault { path, attempt: "follow", error }));
-                    return Ok(Vec::new());
-                }
-                line = Some(Arc::new(OrderedOutput { id, above: line }));
-            }
-        }
+        let Some(above) = self.enter(options, tell).map(Arc::new) else { return Ok(Vec::new()) };
         // Another user may have replaced a directory by a link after it was listed.
-        let mut entries =
-            WalkDir::new(&path).min_depth(1).max_depth(1).follow_root_links(*follows || self.name.is_none());
+        let mut entries = WalkDir::new(&above.path)
+            .min_depth(1)
+            .max_depth(1)
+            .follow_root_links(*follows || self.name.is_none());
         if *is_sorted {
             entries = entries.sort_by_file_name();
         }
-        let mut batch = DirectoryBatch::new(path.clone(), root.prefix_len).of_known_kinds();
-        let above = Arc::new(Ancestor { root: root.clone(), path, line });
+        let prefix_len = above.root.prefix_len;
+        let mut batch = DirectoryBatch::new(above.path.clone(), prefix_len).of_known_kinds();
         let (mut below, mut excluded) = (Vec::new(), Arena::new());
         for entry in entries {
             match entry {
                 Ok(entry) => {
                     let is_dir = entry.file_type().is_dir() || *follows && leads_to_directory(&entry, tell);
-                    let below_root = entry.path().as_os_str().as_bytes().get(root.prefix_len..);
+                    let below_root = entry.path().as_os_str().as_bytes().get(prefix_len..);
                     if scope
                         .exclude
                         .matches(Path::new(OsStr::from_bytes(below_root.unwrap_or_default())), is_dir)
@@ -209,16 +215,12 @@ impl Work {
                 }
                 Err(error) => {
                     let is_unread = error.depth() == 0 && batch.count == 0;
-                    let path = error.path().unwrap_or(&above.path).to_path_buf();
-                    let error = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
-                    let is_shortage = is_unread
-                        && matches!(
-                            error.raw_os_error().map(Errno::from_raw),
-                            Some(Errno::ENFILE | Errno::EMFILE)
-                        );
-                    let fault = Fault { path, attempt: "read the directory", error };
+                    let fault = fault_of(error, &above.path);
+                    let number = fault.error.raw_os_error().map(Errno::from_raw);
                     match fault.error.kind() {
-                        _ if is_shortage => return Err(fault),
+                        _ if is_unread && matches!(number, Some(Errno::ENFILE | Errno::EMFILE)) => {
+                            return Err(fault);
+                        }
                         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => tell(SourceEvent::Vanished),
                         _ => tell(SourceEvent::Fault(fault)),
                     }
@@ -234,6 +236,12 @@ impl Work {
         tell(SourceEvent::Directory(batch));
         Ok(below)
     }
+}
+
+fn fault_of(error: walkdir::Error, dir: &Path) -> Fault {
+    let path = error.path().unwrap_or(dir).to_path_buf();
+    let error = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
+    Fault { path, attempt: "read the directory", error }
 }
 
 /// Reports whether `entry` is a link to a directory.
