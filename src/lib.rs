@@ -7,11 +7,8 @@ pub mod cli;
 pub mod doctor;
 pub mod explain;
 pub mod fuse;
-#[cfg(feature = "guard")]
-pub mod guard;
 pub mod passthrough;
 pub mod service;
 pub mod survive;
-pub mod watch;
 pub mod wire;
 pub mod workers;

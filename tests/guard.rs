@@ -12,15 +12,15 @@ use std::process::{Command, Output};
 
 use aya::Btf;
 use aya::programs::{Lsm, ProgramError, SchedClassifier};
-use namegate::guard::note::GuardNote;
-use namegate::guard::program::{HOOKS, OBJECT, Program, set_table};
-use namegate::guard::table::{GuardScope, decode_devices, encode_devices, table};
-use namegate::guard::target::GuardTarget;
 use namegate_core::policy::automaton::{Automaton, Coverage};
 use namegate_core::policy::config::Config as PolicyFile;
 use namegate_core::policy::profile::{self, ProfileRule};
 use namegate_core::policy::{Policy, Verdict};
 use namegate_files::json::JsonBytes;
+use namegate_guard::note::GuardNote;
+use namegate_guard::program::{HOOKS, OBJECT, Program, set_table};
+use namegate_guard::table::{GuardScope, decode_devices, encode_devices, table};
+use namegate_guard::target::GuardTarget;
 use namegate_sys::bpf::BpfMap;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -32,12 +32,12 @@ use sha2::{Digest, Sha256};
 
 #[test]
 fn the_object_is_of_the_source() {
-    let hash = Sha256::digest(include_bytes!("../src/guard/guard.bpf.c"));
+    let hash = Sha256::digest(include_bytes!("../crates/guard/src/guard.bpf.c"));
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let is_there = OBJECT.windows(hash.len()).any(|window| window == hash.as_bytes());
     assert!(
         is_there,
-        "src/guard/guard.bpf.c changed: run scripts/build-guard, which makes guard.bpf.o of it"
+        "crates/guard/src/guard.bpf.c changed: run scripts/build-guard, which makes guard.bpf.o of it"
     );
 }
 

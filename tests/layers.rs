@@ -11,15 +11,13 @@ const MODULES: &[(&str, &[&str])] = &[
     ("explain", &[]),
     ("doctor", &[]),
     ("passthrough", &["wire::NoJournal"]),
-    ("watch", &[]),
-    ("guard", &[]),
     // What a server leaves to its successor. A mount knows it by traits of its own.
     ("survive", &["fuse", "passthrough", "wire"]),
     // The protocol of the kernel; it knows no names and no files.
     ("wire", &[]),
     ("fuse", &["passthrough", "wire", "workers"]),
-    ("service", &["fuse", "guard", "survive", "watch"]),
-    ("cli", &["explain", "fuse", "watch", "guard", "service", "survive", "doctor"]),
+    ("service", &["fuse", "survive"]),
+    ("cli", &["explain", "fuse", "service", "survive", "doctor"]),
     ("main", &["cli"]),
     ("lib", &[]),
 ];
@@ -31,7 +29,7 @@ const CONFINED: &[(&str, &[&str])] = &[
         &["src/fuse/by_fuser.rs", "src/fuse/session.rs", "src/fuse/fuser_reply.rs", "crates/sys/src/fuse.rs"],
     ),
     ("walkdir::", &["crates/scan/src/source/walk.rs"]),
-    ("aya::", &["src/guard"]),
+    ("aya::", &["crates/guard/src"]),
     ("ignore::", &["crates/scan/src/source/scope.rs"]),
     ("allow(unsafe_code", &["crates/sys/src/lib.rs"]),
     // What an engine calls opens no files but these.

@@ -5,7 +5,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use libfuzzer_sys::fuzz_target;
-use namegate::watch::{fanotify, inotify};
+use namegate_watch::{fanotify, inotify};
 
 fuzz_target!(|bytes: &[u8]| {
     let within = |part: &[u8]| part.is_empty() || bytes.as_ptr_range().contains(&part.as_ptr());

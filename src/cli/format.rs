@@ -72,24 +72,6 @@ impl<F: ValueEnum + Send + Sync + 'static> FromArgMatches for FormatArgs<F> {
     }
 }
 
-/// Names the values of a type on the command line, each with its help.
-macro_rules! words {
-    ($type:ty { $($value:ident = $word:literal: $help:literal,)* }) => {
-        impl clap::ValueEnum for $type {
-            fn value_variants<'a>() -> &'a [Self] {
-                &[$(Self::$value),*]
-            }
-
-            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-                Some(match self {
-                    $(Self::$value => clap::builder::PossibleValue::new($word).help($help),)*
-                })
-            }
-        }
-    };
-}
-pub(super) use words;
-
 /// A format of a command that writes text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlainFormat {

@@ -46,7 +46,7 @@ impl GuardSummary {
 /// The device number of the file system at `path`, as guards know it.
 #[cfg(feature = "guard")]
 fn device(path: &Path) -> Option<u32> {
-    crate::guard::target::GuardTarget::from_path(path, true).ok().map(|target| target.device)
+    namegate_guard::target::GuardTarget::from_path(path, true).ok().map(|target| target.device)
 }
 
 #[cfg(not(feature = "guard"))]
@@ -60,8 +60,8 @@ fn device(_path: &Path) -> Option<u32> {
 /// What is wrong with them.
 #[cfg(feature = "guard")]
 pub(super) fn read_guards() -> Result<Vec<GuardSummary>, String> {
-    use crate::guard::guards::{GuardError, Guards, SlotGuard};
-    use crate::guard::note::GuardNote;
+    use namegate_guard::guards::{GuardError, Guards, SlotGuard};
+    use namegate_guard::note::GuardNote;
 
     if !nix::unistd::geteuid().is_root() {
         return Ok(Vec::new());

@@ -13,7 +13,7 @@ use namegate_scan::source::scope::Exclude;
 use namegate_telemetry::audit::AuditLog;
 
 use super::follow::check_program;
-use super::format::{FormatArgs, words};
+use super::format::FormatArgs;
 use super::guards::known_guards;
 use super::output::cannot_write;
 use super::policy_args::PolicyArgs;
@@ -21,8 +21,8 @@ use super::{CliError, ExitStatus};
 use crate::service::watch_service::{
     FindingFiles, FindingFormat, FindingSinks, WatchEnd, WatchError, WatchOutcome, WatchService,
 };
-use crate::watch::command::Commands;
-use crate::watch::{Watch, WatchEngine, WatchSettings};
+use namegate_watch::command::Commands;
+use namegate_watch::{Watch, WatchEngine, WatchSettings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,19 +96,6 @@ pub struct WatchArgs {
     #[command(flatten)]
     policy: PolicyArgs,
 }
-
-words!(FindingFormat {
-    Text = "text": "One line of text per finding",
-    Json = "json": "JSON Lines, in the format of an audit log",
-    Log = "log": "Log records of level warning",
-});
-
-words!(WatchEngine {
-    Auto = "auto": "First of the others that the file system and your privileges allow",
-    Fanotify = "fanotify": "fanotify, one mark for the whole file system (root only)",
-    FanotifyDirs = "fanotify-dirs": "fanotify, one mark per directory",
-    Inotify = "inotify": "inotify, one watch per directory",
-});
 
 fn duration(text: &str) -> Result<Duration, &'static str> {
     let (number, factor) = match text.as_bytes().last() {

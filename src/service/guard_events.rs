@@ -16,9 +16,9 @@ use nix::sys::signal::Signal;
 use super::notify::ServiceManager;
 use super::signals::Signals;
 use super::watch_service::FindingFormat;
-use crate::guard::events::{EventReader, GuardEvent};
-use crate::guard::guards::{GuardError, Guards, SlotGuard};
-use crate::guard::report::metric_values;
+use namegate_guard::events::{EventReader, GuardEvent};
+use namegate_guard::guards::{GuardError, Guards, SlotGuard};
+use namegate_guard::report::metric_values;
 
 /// Where events of guards go.
 pub struct GuardEventSinks<'o> {

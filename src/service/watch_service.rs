@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::mem;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use namegate_core::name::display::shown;
 use namegate_core::policy::Policy;
 use namegate_files::json;
@@ -14,17 +15,17 @@ use nix::sys::signal::Signal;
 
 use super::notify::ServiceManager;
 use super::signals::{Signals, has_terminal};
-use crate::watch::command::{CommandResults, Commands};
-use crate::watch::{Finding, Watch, WatchCounts, WatchEngine, Watched};
+use namegate_watch::command::{CommandResults, Commands};
+use namegate_watch::{Finding, Watch, WatchCounts, WatchEngine, Watched};
 
 /// How findings are written to the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FindingFormat {
-    /// One line of text per finding.
+    /// One line of text per finding
     Text,
-    /// JSON Lines, in the format of an audit log.
+    /// JSON Lines, in the format of an audit log
     Json,
-    /// Log records.
+    /// Log records of level warning
     Log,
 }
 

@@ -9,8 +9,8 @@ use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::ALTERNATIVES;
 use crate::doctor::{Condition, Diagnosis, Machine};
-use crate::guard::guards::{GuardError, Guards, try_to_load};
-use crate::guard::program::LoadError;
+use namegate_guard::guards::{GuardError, Guards, try_to_load};
+use namegate_guard::program::LoadError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use namegate_scan::report::layout::{counted, grouped};
 
 use super::{CliError, ExitStatus};
-use crate::guard::guards::{GuardCounts, Guards, SlotGuard};
+use namegate_guard::guards::{GuardCounts, Guards, SlotGuard};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,9 +8,9 @@ use namegate_scan::report::layout::counted;
 
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, list, open};
-use crate::guard::claim::of_path;
-use crate::guard::events::EventReader;
-use crate::guard::guards::SlotGuard;
+use namegate_guard::claim::of_path;
+use namegate_guard::events::EventReader;
+use namegate_guard::guards::SlotGuard;
 
 const EXAMPLES: &str = "\
 Examples:

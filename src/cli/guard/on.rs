@@ -18,12 +18,12 @@ use super::super::setting_args::choice_parser;
 use super::super::{CliError, ExitStatus};
 use super::{ALTERNATIVES, counted_names, list, require_root};
 use crate::doctor::{Condition, Machine};
-use crate::guard::claim::Claim;
-use crate::guard::guards::{GuardError, Guards, SlotGuard};
-use crate::guard::note::GuardNote;
-use crate::guard::program::LoadError;
-use crate::guard::table::{GuardScope, table};
-use crate::guard::target::GuardTarget;
+use namegate_guard::claim::Claim;
+use namegate_guard::guards::{GuardError, Guards, SlotGuard};
+use namegate_guard::note::GuardNote;
+use namegate_guard::program::LoadError;
+use namegate_guard::table::{GuardScope, table};
+use namegate_guard::target::GuardTarget;
 
 const EXAMPLES: &str = "\
 Examples:

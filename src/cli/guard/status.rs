@@ -9,8 +9,8 @@ use namegate_scan::report::layout::{BOLD, write_wrapped};
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, require_root};
-use crate::guard::program::END_HOOK;
-use crate::guard::report::GuardsReport;
+use namegate_guard::program::END_HOOK;
+use namegate_guard::report::GuardsReport;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -22,6 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use namegate_core::policy::Policy;
 use namegate_scan::source::Fault;
 use namegate_scan::source::scope::Exclude;
@@ -36,16 +37,16 @@ use self::filesystem_mark::FilesystemMark;
 use self::root::WatchRoot;
 
 /// The kernel interface that watches a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum WatchEngine {
-    /// The first of the others that the file system and our privileges allow.
+    /// First of the others that the file system and your privileges allow
     #[default]
     Auto,
-    /// The whole file system, by one fanotify mark.
+    /// fanotify, one mark for the whole file system (root only)
     Fanotify,
-    /// Each directory, by a fanotify mark.
+    /// fanotify, one mark per directory
     FanotifyDirs,
-    /// Each directory, by an inotify watch.
+    /// inotify, one watch per directory
     Inotify,
 }
 

@@ -55,9 +55,9 @@ mod tests {
     use namegate_files::json::JsonBytes;
 
     use super::*;
-    use crate::guard::guards::GuardCounts;
-    use crate::guard::note::GuardNote;
-    use crate::guard::table::{GuardRoot, GuardScope};
+    use crate::guards::GuardCounts;
+    use crate::note::GuardNote;
+    use crate::table::{GuardRoot, GuardScope};
 
     fn guard(slot: u32, path: &Path, device: u32, inode: Option<u64>) -> SlotGuard {
         let note = GuardNote {

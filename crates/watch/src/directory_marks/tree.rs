@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::marks::{MarkKey, MarkSet};
 use super::{DirectoryMarks, WatchedDirectory};
-use crate::watch::root::id;
+use crate::root::id;
 
 /// What the mark of a directory reveals about it.
 pub(super) enum MoveOutcome {

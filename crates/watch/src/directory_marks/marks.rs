@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use nix::sys::fanotify::Fanotify;
 use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
 
-use crate::watch::core::Origin;
-use crate::watch::{fanotify, inotify};
+use crate::core::Origin;
+use crate::{fanotify, inotify};
 
 /// How events identify a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
