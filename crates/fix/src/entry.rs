@@ -65,7 +65,7 @@ pub(crate) fn random_name() -> Vec<u8> {
     format!("{TEMPORARY}{:08x}", RandomState::new().hash_one(0) as u32).into_bytes()
 }
 
-/// Reports whether `name` can be from [`random_name`].
+/// Reports whether `name` can be from `random_name`.
 pub fn is_temporary(name: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.strip_prefix(TEMPORARY.as_bytes())

@@ -4,7 +4,7 @@
 //! A separate thread writes, behind a queue of limited length, so that threads that serve requests never wait for a disk or a
 //! terminal. Records of one user beyond a number, or a number of bytes, per second are not written but counted, and the count is
 //! written. A refusal that is repeated makes one record at once, and one a minute with the number of repeats. No record is longer than
-//! [`MAX_BYTES`].
+//! `MAX_BYTES`.
 //!
 //! An attacker can choose every byte of a name, a path, a command's name and a control group. They are escaped, so that they
 //! cannot act on a terminal or be mistaken for another part of a record. The fields of the JSON are part of the interface:

@@ -42,7 +42,7 @@ pub struct Summary {
     pub is_unread: bool,
     /// The counts of each broken rule.
     pub rules: BTreeMap<RuleId, RuleCounts>,
-    /// Findings by the scripts of their names; [`NO_SCRIPT`] and [`NOT_UTF8`] for the others.
+    /// Findings by the scripts of their names; `NO_SCRIPT` and `NOT_UTF8` for the others.
     pub scripts: BTreeMap<&'static str, u64>,
     /// Groups of names that become one.
     pub collisions: u64,

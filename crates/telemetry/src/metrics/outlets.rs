@@ -18,7 +18,7 @@ pub const WRITE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// What the outlets show: text for Prometheus, made anew for each reader.
 pub trait MetricsSource: std::fmt::Debug + Send + Sync {
-    /// The metrics as text, of the type [`CONTENT_TYPE`](super::CONTENT_TYPE).
+    /// The metrics as text, of the type `CONTENT_TYPE`.
     fn render(&self) -> String {
         self.render_until(None)
     }

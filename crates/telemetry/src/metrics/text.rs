@@ -10,7 +10,7 @@ struct MountPage<'s> {
 }
 
 impl MetricsSnapshot {
-    /// Renders the metrics as text for Prometheus, of the type [`CONTENT_TYPE`](super::CONTENT_TYPE), for a file with the time at which it
+    /// Renders the metrics as text for Prometheus, of the type `CONTENT_TYPE`, for a file with the time at which it
     /// is outdated.
     pub fn render_until(&self, expires: Option<u64>) -> String {
         let mut mount = MountPage { page: ExpositionPage::new(&self.labels), snapshot: self };

@@ -50,7 +50,7 @@ pub struct JsonLineType<'l> {
 /// A name and its violations.
 #[derive(Default, Serialize, Deserialize)]
 pub struct RecordLine<'l> {
-    /// [`FINDING`] or [`NAME`].
+    /// `FINDING` or `NAME`.
     pub r#type: Cow<'l, str>,
     /// The path, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
