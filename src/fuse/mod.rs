@@ -50,7 +50,7 @@ pub use error::Error;
 pub use failure::RequestFailure;
 pub use journal::{HandedOn, LeftMount, MountJournal, MountRecord};
 pub use mount::{check, mount, resume};
-pub use mounted::{EndOfService, Handle};
+pub use mounted::{EndOfService, Handle, Mounted};
 pub use mountpoint::{detach_dead, is_mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;

@@ -23,7 +23,7 @@ pub use place::{NameTaken, directory, reserve};
 pub use protocol::{
     ActivePolicy, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload, ReloadOutcome,
 };
-pub use server::{ControlHandler, ReservedSocket};
+pub use server::{ControlHandler, ControlServer, ReservedSocket};
 
 use std::time::Duration;
 

@@ -15,6 +15,7 @@
 
 use std::collections::HashSet;
 use std::env;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
@@ -25,7 +26,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
-use namegate_sys::inherited::{Inherited, fork_with_common_descriptors, keep_for_next_program, open_numbers};
+use namegate_sys::inherited::{fork_with_common_descriptors, keep_for_next_program, open_numbers};
 use namegate_telemetry::log as log_output;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -34,9 +35,10 @@ use nix::unistd::{ForkResult, Pid, alarm, getpid, setsid};
 
 use super::confinement::{give_up, raise_open_files};
 use super::fd_store;
+use super::held_server::HeldServer;
 use super::notify::ServiceManager;
 use super::predecessor::{LeftState, variable};
-use super::serve::ServeError;
+use super::serve_error::ServeError;
 use super::signals::{LEAVE, UPGRADE};
 use crate::survive::journal::{CRASHED, KILLED};
 use crate::survive::{SurvivalState, new_state};
@@ -58,16 +60,6 @@ const HANDOVER_SECONDS: u32 = DRAIN_TIMEOUT.as_secs() as u32 + 3;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-#[derive(Clone, Debug)]
-pub(super) struct HeldServer {
-    pub(super) state: &'static SurvivalState,
-    pub(super) holder: Pid,
-    /// How the previous server has ended; `None` for the first server.
-    pub(super) previous: Option<String>,
-    /// The settings that differ from those of the mount, and stay as they are until the next one.
-    pub(super) needs_mount: Vec<String>,
-}
-
 /// Makes this process the holder, and returns in each server that it starts. The holder ends with the last server, with its status.
 ///
 /// `starter` is a descriptor that the first server closes when the mount is live; then the holder leaves terminal and directory.
@@ -80,45 +72,23 @@ pub(super) fn hold(
     manager: &ServiceManager,
     is_confined: bool,
 ) -> Result<HeldServer, ServeError> {
-    let impossible = |what: &str, error: &dyn std::fmt::Display| {
-        ServeError::new(format!("--survive: cannot {what}: {error}"))
-    };
     let place = env::current_exe().and_then(|program| Ok((program, env::current_dir()?)));
     let place = place.map_err(|error| impossible("find the program", &error))?;
     let state = match &left {
         Some(left) => left.state,
         None => new_state().map_err(|error| impossible("create the state of the mount", &error))?,
     };
-    raise_open_files();
-    if left.as_ref().is_none_or(|left| !left.is_same_process) {
-        let score = fs::read_to_string(OOM_SCORE).ok().and_then(|score| score.trim().parse().ok());
-        state.set_oom_score(score.unwrap_or_default());
-        // Without the right to do so, it stays as likely to be ended as before.
-        let _ = fs::write(OOM_SCORE, "-1000");
-    }
-    if is_confined {
-        give_up().map_err(|error| impossible("give up privileges", &error))?;
-    }
-    if is_detached {
-        // The first server does the same for itself. The process of an earlier program has a session of its own.
-        let has_session = if starter.is_some() { setsid().map(drop) } else { Ok(()) };
-        let detached = has_session.map_err(io::Error::from).and_then(|()| env::set_current_dir("/"));
-        detached.map_err(|error| impossible("go into the background", &error))?;
-    }
+    leave_surroundings(state, left.as_ref(), starter.is_some(), is_detached, is_confined)?;
     let child = SigSet::from(Signal::SIGCHLD);
     let passed_on = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
     let own = [Signal::SIGCHLD, Signal::SIGALRM, UPGRADE, LEAVE];
     let all = passed_on.into_iter().chain(own).collect::<SigSet>();
     all.thread_block().map_err(|errno| impossible("block signals", &errno.desc()))?;
-    let mut own = open_numbers().map_err(|error| impossible("list descriptors", &error))?;
+    let own = own_descriptors(left.as_ref(), starter)?;
     let mut previous = None;
-    if let Some(LeftState { descriptors, end, crash_score, .. }) = left {
-        own.retain(|number| !descriptors.contains(number));
+    if let Some(LeftState { end, crash_score, .. }) = left {
         state.set_crash_score(crash_score);
         previous = Some(end.to_owned());
-    }
-    if let Some(starter) = starter {
-        own.remove(&starter);
     }
     let holder = getpid();
     let (mut deaths, mut end) = (0, None);
@@ -137,21 +107,16 @@ pub(super) fn hold(
                 let Death { cause: mut death, crash_score, next } =
                     wait(server, &all, end, manager.is_there());
                 end = if let Next::ToEnd(signal) = next { Some(signal) } else { None };
-                let fail = |why: &str| {
-                    if is_detached {
-                        log_output::to_system();
-                    }
-                    log::error!("{why}");
-                    process::exit(2);
-                };
                 if !state.is_serving() {
-                    fail(&format!("the server was ended by {death} before it had mounted"));
+                    let why = format!("the server was ended by {death} before it had mounted");
+                    exit_with_error(&why, is_detached);
                 }
                 deaths = if state.progress() == progress { deaths + crash_score } else { crash_score };
                 if deaths >= MAX_CRASH_SCORE {
-                    fail(&format!(
+                    let why = format!(
                         "servers end without serving, the last one by {death}: clients of the mount get errors"
-                    ));
+                    );
+                    exit_with_error(&why, is_detached);
                 }
                 if deaths > crash_score {
                     sleep(Duration::from_millis(deaths.min(10)));
@@ -176,6 +141,58 @@ pub(super) fn hold(
             }
         }
     }
+}
+
+fn impossible(what: &str, error: &dyn fmt::Display) -> ServeError {
+    ServeError::new(format!("--survive: cannot {what}: {error}"))
+}
+
+/// Makes this process one that only the last server ends: not likely to be killed for memory, without privileges, and without
+/// terminal and directory if it `is_detached`.
+fn leave_surroundings(
+    state: &SurvivalState,
+    left: Option<&LeftState>,
+    has_starter: bool,
+    is_detached: bool,
+    is_confined: bool,
+) -> Result<(), ServeError> {
+    raise_open_files();
+    if left.is_none_or(|left| !left.is_same_process) {
+        let score = fs::read_to_string(OOM_SCORE).ok().and_then(|score| score.trim().parse().ok());
+        state.set_oom_score(score.unwrap_or_default());
+        // Without the right to do so, it stays as likely to be ended as before.
+        let _ = fs::write(OOM_SCORE, "-1000");
+    }
+    if is_confined {
+        give_up().map_err(|error| impossible("give up privileges", &error))?;
+    }
+    if is_detached {
+        // The first server does the same for itself. The process of an earlier program has a session of its own.
+        let has_session = if has_starter { setsid().map(drop) } else { Ok(()) };
+        let detached = has_session.map_err(io::Error::from).and_then(|()| env::set_current_dir("/"));
+        detached.map_err(|error| impossible("go into the background", &error))?;
+    }
+    Ok(())
+}
+
+/// The descriptors that were open before the first server, and are nobody else's.
+fn own_descriptors(left: Option<&LeftState>, starter: Option<RawFd>) -> Result<HashSet<RawFd>, ServeError> {
+    let mut own = open_numbers().map_err(|error| impossible("list descriptors", &error))?;
+    if let Some(left) = left {
+        own.retain(|number| !left.descriptors.contains(number));
+    }
+    if let Some(starter) = starter {
+        own.remove(&starter);
+    }
+    Ok(own)
+}
+
+fn exit_with_error(why: &str, is_detached: bool) -> ! {
+    if is_detached {
+        log_output::to_system();
+    }
+    log::error!("{why}");
+    process::exit(2)
 }
 
 /// Becomes the program at `place`, started in the same directory with the same arguments. Returns why that is not possible.
@@ -265,16 +282,5 @@ fn wait(server: Pid, signals: &SigSet, end: Option<Signal>, may_leave: bool) -> 
         };
         alarm::cancel();
         return Death { cause, crash_score, next };
-    }
-}
-
-impl HeldServer {
-    /// Takes over the descriptors of the previous server. Those in `own` were open before the first one.
-    fn take_over(self, own: &HashSet<RawFd>) -> io::Result<Self> {
-        if self.previous.is_some() {
-            let needed = self.state.needed_descriptors().collect();
-            self.state.inherit(Inherited::sort_out(own, &needed)?);
-        }
-        Ok(self)
     }
 }

@@ -17,7 +17,7 @@ use super::control::{
     ActivePolicy, ControlHandler, HolderStatus, InstanceCounters, InstanceName, InstanceStatus, LastReload,
     ReloadOutcome,
 };
-use super::holder::HeldServer;
+use super::held_server::HeldServer;
 use super::mount_config::MountConfig;
 use crate::fuse::{Handle, ServeConfig};
 use crate::survive::{LAYOUT, SurvivalState};

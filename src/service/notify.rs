@@ -25,7 +25,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::getpid;
 
 use super::fd_store;
-use super::holder::HeldServer;
+use super::held_server::HeldServer;
 
 /// The variable with the address of the service manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";

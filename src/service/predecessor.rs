@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use super::fd_store::{self, StoredDescriptors};
 use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
-use super::serve::ServeError;
+use super::serve_error::ServeError;
 use crate::fuse::detach_dead;
 use crate::survive::journal::KILLED;
 use crate::survive::{SurvivalState, open_state};

@@ -1,7 +1,6 @@
 //! Serves a mount from the beginning to the end: opens its files and its control socket, mounts the source, and handles
 //! signals while requests are served.
 
-use std::fmt;
 use std::path::{self, Path};
 use std::process;
 use std::sync::{Arc, mpsc};
@@ -17,32 +16,19 @@ use namegate_telemetry::log as log_output;
 use namegate_telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 use parking_lot::Mutex;
 
-use super::control::{self, ControlHandler, InstanceName, NameTaken, ReservedSocket};
+use super::control::{self, ControlHandler, ControlServer, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
+use super::held_server::HeldServer;
 use super::holder::{DRAIN_TIMEOUT, HANDED_OVER, hold};
 use super::mount_config::MountConfig;
 use super::mount_service::{MountService, mode_by_hand, warn_of_mode};
 use super::notify::ServiceManager;
 use super::predecessor::Predecessor;
+use super::serve_error::ServeError;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
 use crate::fuse::{self, EndOfService, ServeConfig};
 use crate::survive::SurvivalState;
-
-/// The reason why a mount failed or has ended.
-#[derive(Debug)]
-pub enum ServeError {
-    /// What failed, on what and why.
-    Message(String),
-    /// The log or another process has reported the error.
-    AlreadyReported,
-}
-
-impl ServeError {
-    pub(super) fn new(message: impl fmt::Display) -> Self {
-        Self::Message(message.to_string())
-    }
-}
 
 /// How long requests may take when the mount is to end: less than service managers wait.
 const GRACE: Duration = Duration::from_secs(10);
@@ -76,37 +62,12 @@ fn serve_after(
         .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
     let mut config = MountConfig::load(&settings).map_err(ServeError::new)?;
     let is_detached = ready.is_some() || predecessor.as_ref().is_some_and(Predecessor::was_detached);
-    if config.settings.survive() || predecessor.is_some() {
-        // A server that takes over begins in the directory of the holder.
-        for place in [&mut config.source, &mut config.mountpoint] {
-            *place = path::absolute(&*place)
-                .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
-        }
-    }
-    let left = predecessor.map(|predecessor| predecessor.open(&config, &manager)).transpose()?.flatten();
-    // A mount that is served already goes on, whatever the files say now.
-    let mut held = match config.settings.survive() || left.is_some() {
-        true => {
-            let place = (ready.as_ref().map(ReadySender::number), is_detached);
-            Some(hold(left, place, &manager, config.settings.sandbox())?)
-        }
-        false => None,
-    };
+    let mut held = hold_if_it_survives(&mut config, predecessor, &manager, ready.as_ref(), is_detached)?;
     let manager = manager.with_holder(held.clone());
     let state = held.as_ref().map(|held| held.state);
     let inherited = state.and_then(SurvivalState::inherited);
-    if let Some(death) = held.as_ref().and_then(|held| held.previous.as_ref()) {
-        if let Some(ready) = ready.take() {
-            ready.disown();
-        }
-        if is_detached {
-            log_output::to_system();
-        }
-        log::warn!("previous server died ({death}); taking over");
-    }
-    if let Some(held) = held.as_mut().filter(|_| inherited.is_some()) {
-        held.needs_mount = config.keep_settings(&held.state.settings());
-        held.needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
+    if let Some(held) = &mut held {
+        announce_take_over(held, &mut config, inherited.is_some(), &mut ready, is_detached);
     }
     let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit the signal mask.
@@ -120,28 +81,10 @@ fn serve_after(
     let audit = config.open_audit(metrics.clone()).map_err(ServeError::new)?;
     let audit = audit::AuditSettings { recent: recent.clone(), ..audit };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
-    let mounted = match state.zip(inherited) {
-        Some((state, _)) => {
-            let left = state.left_mount().map_err(ServeError::new)?;
-            fuse::resume(left, resumed_config(&config, state), audit)
-        }
-        None => {
-            if let Some(state) = state {
-                state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
-                if let Err(error) = state.set_settings(&config.settings.record()) {
-                    log::warn!(
-                        "a later server of this mount will not report settings that need a new one: {error}"
-                    );
-                }
-            }
-            let mut options = config.options();
-            if let Some(state) = state {
-                options.journal = state;
-            }
-            fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
-        }
+    let mounted = match state.filter(|_| inherited.is_some()) {
+        Some(state) => resume(&config, state, audit)?,
+        None => mount(&config, state, audit)?,
     };
-    let mounted = mounted.map_err(ServeError::new)?;
     if inherited.is_none() {
         warn_of_mode(config.serve.gate.mode());
     }
@@ -167,24 +110,7 @@ fn serve_after(
         reload_before_serving(&served)?;
     }
     let control = Arc::new(Mutex::new(control));
-    let (socket, notifier) = (control.clone(), manager.clone());
-    let handle_signal = move |request| match request {
-        SignalRequest::Reload => {
-            notifier.reloading();
-            // The result has been logged.
-            drop(served.reload());
-            notifier.reloaded();
-        }
-        SignalRequest::End => {
-            notifier.stopping();
-            // Another instance may take the name while files that are open here are still served.
-            drop(socket.lock().take());
-            if let Err(error) = served.handle().end(GRACE, stop_timeout) {
-                log::error!("cannot watch for requests that are stuck: {error}");
-            }
-        }
-        SignalRequest::HandOver => served.handle().hand_over(DRAIN_TIMEOUT),
-    };
+    let handle_signal = signal_handler(served, control.clone(), manager.clone(), stop_timeout);
     let signals = if is_detached { signals.without_terminal() } else { signals };
     signals
         .watch(handle_signal)
@@ -203,6 +129,108 @@ fn serve_after(
         }
         false => ServeError::new(error),
     })
+}
+
+/// Makes this process the holder of a mount that survives its server, and returns in each server that the holder starts; `None`
+/// for a mount that ends with its server. A mount that is served already goes on, whatever the files say now.
+fn hold_if_it_survives(
+    config: &mut MountConfig,
+    predecessor: Option<Predecessor>,
+    manager: &ServiceManager,
+    ready: Option<&ReadySender>,
+    is_detached: bool,
+) -> Result<Option<HeldServer>, ServeError> {
+    if !config.settings.survive() && predecessor.is_none() {
+        return Ok(None);
+    }
+    // A server that takes over begins in the directory of the holder.
+    for place in [&mut config.source, &mut config.mountpoint] {
+        *place = path::absolute(&*place)
+            .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
+    }
+    let left = predecessor.map(|predecessor| predecessor.open(config, manager)).transpose()?.flatten();
+    if !config.settings.survive() && left.is_none() {
+        return Ok(None);
+    }
+    let place = (ready.map(ReadySender::number), is_detached);
+    hold(left, place, manager, config.settings.sandbox()).map(Some)
+}
+
+/// Logs that this server takes over, if it does, and which settings have to wait for the next mount.
+fn announce_take_over(
+    held: &mut HeldServer,
+    config: &mut MountConfig,
+    has_mount: bool,
+    ready: &mut Option<ReadySender>,
+    is_detached: bool,
+) {
+    if let Some(death) = &held.previous {
+        if let Some(ready) = ready.take() {
+            ready.disown();
+        }
+        if is_detached {
+            log_output::to_system();
+        }
+        log::warn!("previous server died ({death}); taking over");
+    }
+    if has_mount {
+        held.needs_mount = config.keep_settings(&held.state.settings());
+        held.needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
+    }
+}
+
+/// Goes on with the mount that the previous server has left.
+fn resume(
+    config: &MountConfig,
+    state: &'static SurvivalState,
+    audit: audit::AuditSettings,
+) -> Result<fuse::Mounted, ServeError> {
+    let left = state.left_mount().map_err(ServeError::new)?;
+    fuse::resume(left, resumed_config(config, state), audit).map_err(ServeError::new)
+}
+
+/// Mounts the source, and notes in `state` what a later server needs to know.
+fn mount(
+    config: &MountConfig,
+    state: Option<&'static SurvivalState>,
+    audit: audit::AuditSettings,
+) -> Result<fuse::Mounted, ServeError> {
+    let mut options = config.options();
+    if let Some(state) = state {
+        state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
+        if let Err(error) = state.set_settings(&config.settings.record()) {
+            log::warn!("a later server of this mount will not report settings that need a new one: {error}");
+        }
+        options.journal = state;
+    }
+    fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
+        .map_err(ServeError::new)
+}
+
+/// What signals do while the mount is served.
+fn signal_handler(
+    served: Arc<MountService>,
+    control: Arc<Mutex<Option<ControlServer>>>,
+    manager: ServiceManager,
+    stop_timeout: Option<Duration>,
+) -> impl Fn(SignalRequest) + Send + Sync + 'static {
+    move |request| match request {
+        SignalRequest::Reload => {
+            manager.reloading();
+            // The result has been logged.
+            drop(served.reload());
+            manager.reloaded();
+        }
+        SignalRequest::End => {
+            manager.stopping();
+            // Another instance may take the name while files that are open here are still served.
+            drop(control.lock().take());
+            if let Err(error) = served.handle().end(GRACE, stop_timeout) {
+                log::error!("cannot watch for requests that are stuck: {error}");
+            }
+        }
+        SignalRequest::HandOver => served.handle().hand_over(DRAIN_TIMEOUT),
+    }
 }
 
 /// The configuration with which a server goes on: that of the mount, with the mode that was set by hand.

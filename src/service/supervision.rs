@@ -5,7 +5,7 @@ use std::path::Path;
 use super::confinement::{Confinement, confine, give_up, raise_open_files};
 use super::health::{Prober, Pulse};
 use super::notify::ServiceManager;
-use super::serve::ServeError;
+use super::serve_error::ServeError;
 
 /// The supervision of a server that is about to mount.
 #[derive(Debug)]

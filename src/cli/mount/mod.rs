@@ -14,7 +14,8 @@ use namegate_telemetry::log::LogFormat;
 use super::setting_args::SettingArgs;
 use super::{CliError, ExitStatus};
 use crate::service::notify::ServiceManager;
-use crate::service::serve::{ServeError, check, serve, serve_in_background};
+use crate::service::serve::{check, serve, serve_in_background};
+use crate::service::serve_error::ServeError;
 pub(super) use helper::{Helper, is_called as is_helper};
 
 const EXAMPLES: &str = "\

@@ -1,0 +1,18 @@
+//! Why a mount failed or has ended.
+
+use std::fmt;
+
+/// The reason why a mount failed or has ended.
+#[derive(Debug)]
+pub enum ServeError {
+    /// What failed, on what and why.
+    Message(String),
+    /// The log or another process has reported the error.
+    AlreadyReported,
+}
+
+impl ServeError {
+    pub(super) fn new(message: impl fmt::Display) -> Self {
+        Self::Message(message.to_string())
+    }
+}
