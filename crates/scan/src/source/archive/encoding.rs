@@ -156,9 +156,9 @@ impl UnmarkedGuess {
     }
 
     /// The text of a name that shows no encoding by itself, in that of the others.
-    fn read_as_others(&self, name: &[u8]) -> Option<(String, &'static str, Confidence)> {
+    fn read_as_others(&self, name: &[u8]) -> Option<(String, &'static str)> {
         let common = self.common?;
-        common.read(name).map(|text| (text, common.name(), Confidence::Likely))
+        common.read(name).map(|text| (text, common.name()))
     }
 }
 
@@ -246,7 +246,11 @@ impl<'g> UnmarkedReader<'g> {
                 {
                     return Some((text.clone().into(), encoding.name(), Confidence::Likely));
                 }
-                if let Some((text, encoding, confidence)) = guess.read_as_others(name) {
+                if let Some((text, encoding)) = guess.read_as_others(name) {
+                    // What is not likely beside the others, or contradicts them, is a guess. UTF-8 and overlong forms, both by chance,
+                    // contradict nothing.
+                    let is_asked = utf8.is_none() && has_stray_bytes(name);
+                    let confidence = if is_asked { Confidence::Guess } else { Confidence::Likely };
                     return Some((text.into(), encoding, confidence));
                 }
                 if let Some(text) = utf8 {
@@ -263,8 +267,8 @@ impl<'g> UnmarkedReader<'g> {
                     Some(declared) if !is_likely && is_western(&declared.0) => declared,
                     declared => guessed.or(declared)?,
                 };
-                let confidence = if is_likely { Confidence::Likely } else { Confidence::Guess };
-                Some((text.into(), encoding, confidence))
+                // Likely by itself, but the others contradict it.
+                Some((text.into(), encoding, Confidence::Guess))
             }
         }
     }
@@ -405,6 +409,9 @@ mod tests {
         let (names, counts) = read("auto", &[&gbk[..], &unclear].concat());
         assert_eq!(counts, [("GBK".to_owned(), "likely", 6)]);
         assert_eq!(names[4..], ["来.txt", "模.txt"].map(|name| name.as_bytes().to_vec()));
+        // `привет` in windows-1251 is text in GBK, too.
+        let (_, counts) = read("auto", &[&gbk[..], &[b"\xEF\xF0\xE8\xE2\xE5\xF2"]].concat());
+        assert_eq!(counts, [("GBK".to_owned(), "likely", 4), ("GBK".to_owned(), "guess", 1)], "contradicted");
         let smuggled: &[u8] = b"\xC0\xAE\xC0\xAE";
         assert_eq!(read("auto", &[&gbk[..], &[smuggled]].concat()).0[4], smuggled, "it may be an attack");
         assert_eq!(read("auto", &unclear).0[1], "ģ.txt".as_bytes());
