@@ -125,6 +125,15 @@ fn lists_with_nul_in_their_lines_come_with_advice() {
         let errors = stderr(&output);
         assert!(errors.contains("--null") && errors.contains("iconv -f UTF-16LE -t UTF-8"), "{errors}");
     }
+    let utf16 =
+        |text: &str, bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    for (list, order) in [
+        (utf16("dir/a\nb\n", u16::to_be_bytes), "UTF-16BE"),
+        (utf16("日本語\n二\n", u16::to_le_bytes), "UTF-16LE"),
+    ] {
+        let errors = stderr(&run_with(["scan", "--list", "-"], &list));
+        assert!(errors.contains(order) && errors.matches("iconv").count() == 1, "{errors}");
+    }
     let output = run_with(["scan", "--list", "-", "--null"], b"dir/a\0dir/b\0");
     assert!(status(&output) == 0 && stderr(&output).is_empty(), "{}", stderr(&output));
 }

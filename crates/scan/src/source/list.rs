@@ -190,7 +190,7 @@ impl List {
             #[cfg(feature = "parquet")]
             ListFormat::Parquet(column) => parquet_list::read(&self.file, column, self.jobs, &mut visit)?,
             format => {
-                let mut number = 0;
+                let (mut number, mut has_warned) = (0, false);
                 let kind = match format {
                     ListFormat::JsonLines(_) => TextKind::Syntax,
                     ListFormat::Plain if self.separator == 0 => TextKind::NulSeparated,
@@ -199,9 +199,11 @@ impl List {
                 let stream = signature::skip(self.stream()?, kind, &shown(&self.file))?;
                 fields::read(format, stream, self.separator, &mut |field| {
                     number += 1;
-                    if number == 1 && kind == TextKind::Lines {
-                        self.warn_of_nul(&field);
-                    }
+                    // The first item of a language with ideographs can be without one.
+                    has_warned |= !has_warned
+                        && number <= 2
+                        && kind == TextKind::Lines
+                        && self.warn_of_nul(number, &field);
                     visit(number, field)
                 })?;
             }
@@ -219,14 +221,17 @@ impl List {
         })
     }
 
-    /// No path has a NUL: the list ends its items with NUL, or it is in UTF-16 without a signature.
-    fn warn_of_nul(&self, first: &Result<Vec<u8>, Missing>) {
-        if first.as_ref().is_ok_and(|item| memchr::memchr(0, item).is_some()) {
-            log::warn!(
-                "{}: its first item has a NUL in it: --null reads what `find -print0` wrote, and `iconv -f UTF-16LE -t UTF-8` converts UTF-16",
-                shown(&self.file)
-            );
-        }
+    /// No path has a NUL: the list ends its items with NUL, or it is in UTF-16 without a signature. Warns of that; `false` if the item has
+    /// none.
+    fn warn_of_nul(&self, number: u64, item: &Result<Vec<u8>, Missing>) -> bool {
+        let Some(at) = item.as_ref().ok().and_then(|item| memchr::memchr(0, item)) else { return false };
+        // ASCII begins with NUL if the higher byte is first. In the other order, NUL follows the end of a line.
+        let order = if at == 0 && number == 1 { "BE" } else { "LE" };
+        log::warn!(
+            "{}: item {number} has a NUL in it: --null reads what `find -print0` wrote, and `iconv -f UTF-16{order} -t UTF-8` converts UTF-16",
+            shown(&self.file)
+        );
+        true
     }
 
     /// How paths are split; pairs are split already.
