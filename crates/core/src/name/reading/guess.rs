@@ -265,19 +265,22 @@ fn sampled(forms: Vec<Vec<u8>>) -> Vec<(Vec<u8>, SampledName)> {
     sample
 }
 
-/// Sets how much each name counts: one with a word of its own is one, and a word in several names is shared by them.
+/// Sets how much each name counts: one with a word of its own is one. A word in several names is shared by them, and so are all words of
+/// names that have the same.
 fn count_words(sample: &mut [(Vec<u8>, SampledName)]) {
     let mut words: Vec<u64> =
         sample.iter().flat_map(|(form, _)| telling_words(form)).map(hash_of_word).collect();
+    let mut together: Vec<u64> = sample.iter().map(|(_, name)| name.words.into()).collect();
     words.sort_unstable();
-    for (form, SampledName { readings, count, .. }) in sample {
-        let share = |word| {
-            let names =
-                words.partition_point(|other| *other <= word) - words.partition_point(|other| *other < word);
-            1.0 / names.max(1) as f32
-        };
-        let own: f32 = telling_words(form).map(hash_of_word).map(share).sum();
-        *count = readings.evidence * own.min(1.0);
+    together.sort_unstable();
+    let share = |words: &[u64], word: u64| {
+        let names =
+            words.partition_point(|other| *other <= word) - words.partition_point(|other| *other < word);
+        1.0 / names.max(1) as f32
+    };
+    for (form, SampledName { readings, words: all, count, .. }) in sample {
+        let own: f32 = telling_words(form).map(|word| share(&words, hash_of_word(word))).sum();
+        *count = readings.evidence * own.min(share(&together, (*all).into()));
     }
 }
 

@@ -382,7 +382,8 @@ fn names_that_differ_in_numbers_or_in_ascii_words_are_one_piece_of_evidence() {
     let none = EncodingCounts::default();
     let series: Vec<String> = (8..120).map(|n| format!("отпуск {n}.jpg")).collect();
     let others = ["отпуск.doc", "отпуск old.txt", "The отпуск (2)"].map(str::to_owned);
-    for names in [&series[..], &others, &[&series[..], &others].concat()] {
+    let words: Vec<String> = (8..20).map(|n| format!("дача и отпуск с семьёй {n}.jpg")).collect();
+    for names in [&series[..], &others, &words, &[&series[..], &others].concat()] {
         let (likely, guess) = read(names, &none);
         assert!(!likely.contains(&true) && guess.is_one_series(), "{names:?}");
         assert!(guess.counts().names() < 1.1, "{:?}", guess.counts());

@@ -247,10 +247,8 @@ impl<'g> UnmarkedReader<'g> {
                     return Some((text.clone().into(), encoding.name(), Confidence::Likely));
                 }
                 if let Some((text, encoding)) = guess.read_as_others(name) {
-                    // What is not likely beside the others, or contradicts them, is a guess. UTF-8 and overlong forms, both by chance,
-                    // contradict nothing.
-                    let is_asked = utf8.is_none() && has_stray_bytes(name);
-                    let confidence = if is_asked { Confidence::Guess } else { Confidence::Likely };
+                    let is_contradicted = reading.is_some_and(|(own, ..)| own != text);
+                    let confidence = if is_contradicted { Confidence::Guess } else { Confidence::Likely };
                     return Some((text.into(), encoding, confidence));
                 }
                 if let Some(text) = utf8 {

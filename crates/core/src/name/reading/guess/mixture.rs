@@ -126,10 +126,9 @@ impl Mixture {
         self.prior.scale * weight_of(number) * MANY_LANGUAGES + self.prior.of_earlier * earlier
     }
 
-    /// Whether an explanation before `number` gives all names the same texts, among those of a name that give the text at index `text`.
-    pub(super) fn is_same(&self, number: Number, explanations: &[(Number, u16)], text: usize) -> bool {
-        let same = self.same[usize::from(number)];
-        same != number && explanations.iter().any(|&(other, of)| other == same && usize::from(of) == text)
+    /// Whether no explanation before `number` gives all names the same texts.
+    pub(super) fn is_first(&self, number: Number) -> bool {
+        self.same[usize::from(number)] == number
     }
 
     /// Calls `take` with each pair in which a name can be, and with the number of its names, unless that is less than `least`. The names do

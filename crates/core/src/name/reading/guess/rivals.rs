@@ -50,7 +50,9 @@ impl Rivals {
         let own = guess.sampled(form).is_none().then(|| readings.log_likelihoods(&self.languages));
         readings.explanations.iter().any(|&(rival, text)| {
             let text = usize::from(text);
-            if text == best || guess.mixture.is_same(rival, &readings.explanations, text) {
+            // Explanations that the sample does not tell apart are one rival.
+            let is_first = own.is_some() || guess.mixture.is_first(rival);
+            if text == best || !is_first {
                 return false;
             }
             let Self { likelihoods, compared, .. } = self;
