@@ -6,9 +6,4 @@
 pub mod cli;
 pub mod doctor;
 pub mod explain;
-pub mod fuse;
-pub mod passthrough;
 pub mod service;
-pub mod survive;
-pub mod wire;
-pub mod workers;

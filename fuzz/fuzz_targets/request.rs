@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use namegate::wire::{Operation, Request};
+use namegate_wire::{Operation, Request};
 
 fuzz_target!(|message: &[u8]| {
     let Ok(request) = Request::parse(message) else { return };

@@ -6,10 +6,10 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use namegate::passthrough::TreeJournal;
-use namegate::survive::journal::{self, LeftRequest};
-use namegate::survive::{MOST_READERS, SurvivalState};
-use namegate::wire::Recovery;
+use namegate_mount::passthrough::TreeJournal;
+use namegate_survive::journal::{self, LeftRequest};
+use namegate_survive::{MOST_READERS, SurvivalState};
+use namegate_wire::Recovery;
 
 const BUFFER: usize = 1 << 16;
 

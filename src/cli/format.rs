@@ -5,6 +5,9 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+#[cfg(feature = "parquet")]
+use super::CliError;
+use crate::explain::CodePoint;
 use clap::builder::{EnumValueParser, PossibleValue};
 use clap::error::{ErrorKind, Result as ClapResult};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, ValueEnum};
@@ -18,14 +21,10 @@ use namegate_scan::report::github::Github;
 use namegate_scan::report::html::{Glyph, Html, ReportMetadata};
 use namegate_scan::report::json::Json;
 use namegate_scan::report::junit::Junit;
-#[cfg(feature = "parquet")]
 use namegate_scan::report::parquet::Parquet;
 use namegate_scan::report::sarif::Sarif;
 use namegate_scan::report::text::{Layout, Text};
 use namegate_scan::report::{FailOn, Report};
-
-use super::CliError;
-use crate::explain::CodePoint;
 
 /// The output format of a command: `--format`, and `--json`, which means `--format json` wherever there is a format.
 ///

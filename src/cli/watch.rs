@@ -11,6 +11,8 @@ use namegate_files::output::append;
 use namegate_scan::report::layout::counted;
 use namegate_scan::source::scope::Exclude;
 use namegate_telemetry::audit::AuditLog;
+use namegate_watch::command::Commands;
+use namegate_watch::{Watch, WatchEngine, WatchSettings};
 
 use super::follow::check_program;
 use super::format::FormatArgs;
@@ -21,8 +23,6 @@ use super::{CliError, ExitStatus};
 use crate::service::watch_service::{
     FindingFiles, FindingFormat, FindingSinks, WatchEnd, WatchError, WatchOutcome, WatchService,
 };
-use namegate_watch::command::Commands;
-use namegate_watch::{Watch, WatchEngine, WatchSettings};
 
 const EXAMPLES: &str = "\
 Examples:

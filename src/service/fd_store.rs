@@ -17,13 +17,13 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process;
 
+use namegate_survive::SurvivalState;
 use namegate_sys::inherited::{of_previous_program, renumber};
 use namegate_sys::open_files::raise_limit;
 use namegate_sys::socket::{MOST_DESCRIPTORS, receive_fds, send_fds};
 use parking_lot::Mutex;
 
 use super::notify::ServiceManager;
-use crate::survive::SurvivalState;
 
 /// The names of stored descriptors: this and the number, but for two.
 const PREFIX: &str = "namegate-";

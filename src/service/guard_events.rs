@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::shown;
+use namegate_guard::events::{EventReader, GuardEvent};
+use namegate_guard::guards::{GuardError, Guards, SlotGuard};
+use namegate_guard::report::metric_values;
 use namegate_scan::report::layout::counted;
 use namegate_telemetry::audit::Audit;
 use namegate_telemetry::metrics::GuardMetrics;
@@ -16,9 +19,6 @@ use nix::sys::signal::Signal;
 use super::notify::ServiceManager;
 use super::signals::Signals;
 use super::watch_service::FindingFormat;
-use namegate_guard::events::{EventReader, GuardEvent};
-use namegate_guard::guards::{GuardError, Guards, SlotGuard};
-use namegate_guard::report::metric_values;
 
 /// Where events of guards go.
 pub struct GuardEventSinks<'o> {

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::RawFd;
 
+use namegate_survive::SurvivalState;
 use namegate_sys::inherited::Inherited;
 use nix::unistd::Pid;
-
-use crate::survive::SurvivalState;
 
 /// What a server knows of its holder, and of the server before it.
 #[derive(Clone, Debug)]

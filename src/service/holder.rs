@@ -26,6 +26,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
+use namegate_survive::journal::{CRASHED, KILLED};
+use namegate_survive::{SurvivalState, new_state};
 use namegate_sys::inherited::{fork_with_common_descriptors, keep_for_next_program, open_numbers};
 use namegate_telemetry::log as log_output;
 use nix::errno::Errno;
@@ -40,8 +42,6 @@ use super::notify::ServiceManager;
 use super::predecessor::{LeftState, variable};
 use super::serve_error::ServeError;
 use super::signals::{LEAVE, UPGRADE};
-use crate::survive::journal::{CRASHED, KILLED};
-use crate::survive::{SurvivalState, new_state};
 
 /// The exit status of a Rust program that has panicked.
 const PANICKED: i32 = 101;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use namegate_core::gate::Gate;
 use namegate_core::name::display::{display, shown};
 use namegate_core::policy::profile;
+use namegate_mount::{Options, ServeConfig, SourceRequirements};
 use namegate_settings::{ConfigFile, LockKeeping, MountSettings, Transport};
 use namegate_telemetry::audit::{self, AuditLog};
 use namegate_telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
 use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
-use crate::fuse::{self, Options, ServeConfig, SourceRequirements};
 
 #[derive(Debug)]
 pub struct MountConfig {
@@ -184,9 +184,8 @@ pub fn check_settings(settings: &MountSettings) -> Result<(), String> {
         && mountpoint.starts_with(source)
         && mountpoint != source
     {
-        return Err(
-            fuse::Error::Inside { source: source.clone(), mountpoint: mountpoint.clone() }.to_string()
-        );
+        return Err(namegate_mount::Error::Inside { source: source.clone(), mountpoint: mountpoint.clone() }
+            .to_string());
     }
     // The server would wait for itself when it opens such a file again, and the mount would be in use as long as the file is open.
     for (setting, file) in [("audit", &settings.audit), ("metrics-textfile", &settings.metrics_textfile)] {

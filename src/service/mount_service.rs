@@ -7,7 +7,9 @@ use std::time::{Instant, SystemTime};
 use namegate_core::gate::{Gate, Mode};
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp;
+use namegate_mount::{Handle, ServeConfig};
 use namegate_settings::{Choices, MountSettings, NamedValue, Transport};
+use namegate_survive::{LAYOUT, SurvivalState};
 use namegate_telemetry::audit::RecentRefusals;
 use namegate_telemetry::metrics::{Metrics, MetricsSource};
 use nix::unistd::{geteuid, getpid};
@@ -19,8 +21,6 @@ use super::control::{
 };
 use super::held_server::HeldServer;
 use super::mount_config::MountConfig;
-use crate::fuse::{Handle, ServeConfig};
-use crate::survive::{LAYOUT, SurvivalState};
 
 #[derive(Debug)]
 pub(super) struct MountService {

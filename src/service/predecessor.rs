@@ -6,6 +6,9 @@ use std::env;
 use std::os::fd::RawFd;
 
 use namegate_core::name::display::shown;
+use namegate_mount::detach_dead;
+use namegate_survive::journal::KILLED;
+use namegate_survive::{SurvivalState, open_state};
 use namegate_sys::inherited::of_previous_program;
 use nix::errno::Errno;
 
@@ -13,9 +16,6 @@ use super::fd_store::{self, StoredDescriptors};
 use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
 use super::serve_error::ServeError;
-use crate::fuse::detach_dead;
-use crate::survive::journal::KILLED;
-use crate::survive::{SurvivalState, open_state};
 
 /// What a holder leaves to the program that it becomes: the number of the descriptor of the state, and whether it has no terminal.
 const LEFT: &str = "NAMEGATE_STATE";

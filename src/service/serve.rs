@@ -8,8 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
+use namegate_mount::{EndOfService, ServeConfig};
 use namegate_scan::report::layout::counted;
 use namegate_settings::MountSettings;
+use namegate_survive::SurvivalState;
 use namegate_sys::mounts::{holding, mounts};
 use namegate_telemetry::audit::{self, RecentRefusals};
 use namegate_telemetry::log as log_output;
@@ -27,8 +29,6 @@ use super::predecessor::Predecessor;
 use super::serve_error::ServeError;
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
-use crate::fuse::{self, EndOfService, ServeConfig};
-use crate::survive::SurvivalState;
 
 /// How long requests may take when the mount is to end: less than service managers wait.
 const GRACE: Duration = Duration::from_secs(10);
@@ -184,9 +184,9 @@ fn resume(
     config: &MountConfig,
     state: &'static SurvivalState,
     audit: audit::AuditSettings,
-) -> Result<fuse::Mounted, ServeError> {
+) -> Result<namegate_mount::Mounted, ServeError> {
     let left = state.left_mount().map_err(ServeError::new)?;
-    fuse::resume(left, resumed_config(config, state), audit).map_err(ServeError::new)
+    namegate_mount::resume(left, resumed_config(config, state), audit).map_err(ServeError::new)
 }
 
 /// Mounts the source, and notes in `state` what a later server needs to know.
@@ -194,7 +194,7 @@ fn mount(
     config: &MountConfig,
     state: Option<&'static SurvivalState>,
     audit: audit::AuditSettings,
-) -> Result<fuse::Mounted, ServeError> {
+) -> Result<namegate_mount::Mounted, ServeError> {
     let mut options = config.options();
     if let Some(state) = state {
         state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
@@ -203,7 +203,7 @@ fn mount(
         }
         options.journal = state;
     }
-    fuse::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
+    namegate_mount::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
         .map_err(ServeError::new)
 }
 
@@ -318,7 +318,7 @@ pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
     let (ends, ended) = mpsc::channel();
     let checking = move || {
         // The receiver has ended only if it took too long.
-        let _ = ends.send(fuse::check(&config.source, &config.mountpoint, &config.options()));
+        let _ = ends.send(namegate_mount::check(&config.source, &config.mountpoint, &config.options()));
     };
     let started = thread::Builder::new().name("check".into()).spawn(checking);
     started.map_err(|error| ServeError::new(format!("cannot check the source: {error}")))?;

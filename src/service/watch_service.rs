@@ -10,13 +10,13 @@ use namegate_core::policy::Policy;
 use namegate_files::json;
 use namegate_scan::report::layout::counted;
 use namegate_telemetry::audit::{AuditLog, UncoveredNote, log_record};
+use namegate_watch::command::{CommandResults, Commands};
+use namegate_watch::{Finding, Watch, WatchCounts, WatchEngine, Watched};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use super::notify::ServiceManager;
 use super::signals::{Signals, has_terminal};
-use namegate_watch::command::{CommandResults, Commands};
-use namegate_watch::{Finding, Watch, WatchCounts, WatchEngine, Watched};
 
 /// How findings are written to the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -7,9 +7,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namegate::wire::abi::opcode;
 use namegate_sys::rename::renameat2;
 use namegate_sys::xattr;
+use namegate_wire::abi::opcode;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, FallocateFlags, fallocate};
 use nix::sys::stat::{Mode, SFlag, mknod};

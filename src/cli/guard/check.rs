@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use namegate_files::json;
+use namegate_guard::guards::{GuardError, Guards, try_to_load};
+use namegate_guard::program::LoadError;
 
 use super::super::diagnoses::{Examination, text};
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::ALTERNATIVES;
 use crate::doctor::{Condition, Diagnosis, Machine};
-use namegate_guard::guards::{GuardError, Guards, try_to_load};
-use namegate_guard::program::LoadError;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,10 +9,10 @@ mod status;
 use std::io::Write;
 
 use clap::Subcommand;
+use namegate_guard::guards::{GuardCounts, Guards, SlotGuard};
 use namegate_scan::report::layout::{counted, grouped};
 
 use super::{CliError, ExitStatus};
-use namegate_guard::guards::{GuardCounts, Guards, SlotGuard};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use namegate_core::name::display::shown;
+use namegate_guard::claim::of_path;
+use namegate_guard::events::EventReader;
+use namegate_guard::guards::SlotGuard;
 use namegate_scan::report::layout::counted;
 
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, list, open};
-use namegate_guard::claim::of_path;
-use namegate_guard::events::EventReader;
-use namegate_guard::guards::SlotGuard;
 
 const EXAMPLES: &str = "\
 Examples:

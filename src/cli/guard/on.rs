@@ -10,6 +10,12 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp_of_now;
+use namegate_guard::claim::Claim;
+use namegate_guard::guards::{GuardError, Guards, SlotGuard};
+use namegate_guard::note::GuardNote;
+use namegate_guard::program::LoadError;
+use namegate_guard::table::{GuardScope, table};
+use namegate_guard::target::GuardTarget;
 use namegate_scan::report::layout::{counted, grouped};
 use nix::errno::Errno;
 
@@ -18,12 +24,6 @@ use super::super::setting_args::choice_parser;
 use super::super::{CliError, ExitStatus};
 use super::{ALTERNATIVES, counted_names, list, require_root};
 use crate::doctor::{Condition, Machine};
-use namegate_guard::claim::Claim;
-use namegate_guard::guards::{GuardError, Guards, SlotGuard};
-use namegate_guard::note::GuardNote;
-use namegate_guard::program::LoadError;
-use namegate_guard::table::{GuardScope, table};
-use namegate_guard::target::GuardTarget;
 
 const EXAMPLES: &str = "\
 Examples:

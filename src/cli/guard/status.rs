@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 use namegate_files::json;
+use namegate_guard::program::END_HOOK;
+use namegate_guard::report::GuardsReport;
 use namegate_scan::report::layout::{BOLD, write_wrapped};
 
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, require_root};
-use namegate_guard::program::END_HOOK;
-use namegate_guard::report::GuardsReport;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use namegate_mount::is_mounted;
 use namegate_settings::{MountOptions, MountSettings, Strictness, asks_for_remount};
 use namegate_telemetry::log::LogFormat;
 use nix::sched::{CloneFlags, setns};
@@ -15,7 +16,6 @@ use nix::sched::{CloneFlags, setns};
 use super::is_named;
 use super::remount::remount;
 use crate::cli::{CliError, ExitStatus};
-use crate::fuse::is_mounted;
 use crate::service::mount_config::MountConfig;
 use crate::service::notify::ServiceManager;
 use crate::service::serve::serve_in_background;

@@ -9,13 +9,13 @@
 use std::path::Path;
 
 use namegate_core::name::display::shown;
+use namegate_mount::Options;
 use namegate_settings::{MountOptions, Setting, SettingPlace, TABLE};
 use namegate_sys::mounts::mounts;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statvfs::statvfs;
 
 use crate::cli::{CliError, ExitStatus};
-use crate::fuse::Options;
 
 /// Gives the mount on `mountpoint` the flags that `options` ask for, or, with `fake` set, checks that this is possible.
 pub(super) fn remount(mountpoint: &Path, options: &MountOptions, fake: bool) -> Result<ExitStatus, CliError> {

@@ -1,0 +1,218 @@
+//! Directory listings: names alone, or names with attributes, each of which counts as a lookup.
+
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use namegate_core::gate::Admitted;
+use namegate_telemetry::metrics::Op;
+use namegate_wire::abi::{Dirent, EntryOut, FsyncIn, OpenOut, ReadIn, ReleaseIn, fsync};
+use namegate_wire::{Entries, Reply};
+use nix::errno::Errno;
+
+use super::encode::dirent_kind;
+use super::request_context::RequestContext;
+use super::request_core::RequestCore;
+use super::server::{ConfiguredServer, Result};
+use crate::passthrough::{Caller, DirEntry, ELSEWHERE, Fh, LookupEntry, NodeId, Reach};
+use crate::workers::Load;
+
+impl RequestCore {
+    pub(super) fn opendir(self: &Arc<Self>, caller: Caller, node: NodeId, reply: Reply) {
+        self.serve(Op::Opendir, &caller, self.weight_of(node), move |serving| {
+            match serving.core.server.tree.opendir(node, serving.user()) {
+                Ok((Fh(fh), listing)) => {
+                    let open_flags = serving.core.readers.opens(caller.pid, node).flags(listing);
+                    reply.message(&OpenOut { fh, open_flags, backing_id: 0 });
+                }
+                Err(errno) => {
+                    reply.error(serving.errno(errno));
+                    serving.core.server.give_back();
+                }
+            }
+        });
+    }
+
+    pub(super) fn readdir(self: &Arc<Self>, caller: Caller, node: NodeId, arg: &ReadIn, reply: Entries) {
+        let (fh, offset) = (Fh(arg.fh), arg.offset);
+        self.serve(Op::Readdir, &caller, self.weight_of(node), move |serving| {
+            serving.names(caller.pid, node, fh, offset, reply);
+        });
+    }
+
+    pub(super) fn readdirplus(self: &Arc<Self>, caller: Caller, node: NodeId, arg: &ReadIn, reply: Entries) {
+        let (fh, offset) = (Fh(arg.fh), arg.offset);
+        self.serve(Op::Readdirplus, &caller, self.weight_of(node), move |serving| {
+            serving.entries(caller.pid, node, fh, offset, reply);
+        });
+    }
+
+    pub(super) fn releasedir(self: &Arc<Self>, caller: Caller, node: NodeId, arg: &ReleaseIn, reply: Reply) {
+        let (fh, late) = (Fh(arg.fh), self.reply_early(reply));
+        self.serve(Op::Releasedir, &caller, self.weight_of(node), move |serving| {
+            serving.core.server.tree.releasedir(fh);
+            late.into_iter().for_each(Reply::done);
+        });
+    }
+
+    pub(super) fn fsyncdir(self: &Arc<Self>, caller: Caller, node: NodeId, arg: &FsyncIn, reply: Reply) {
+        let (fh, data_only) = (Fh(arg.fh), arg.fsync_flags & fsync::FDATASYNC != 0);
+        let weight = self.weight_of(node).takes(Load::Light).interruptible(&reply);
+        self.serve(Op::Fsyncdir, &caller, weight, move |serving| {
+            serving.empty(serving.core.server.tree.fsyncdir(fh, data_only), reply);
+        });
+    }
+}
+
+impl ConfiguredServer<'_> {
+    /// Passes on the visible entries with the names under which they are shown; `.` and `..` without an admitted name.
+    pub(super) fn readdir(
+        &self,
+        fh: Fh,
+        offset: u64,
+        mut take: impl FnMut(&DirEntry<'_>, Option<&Admitted<'_>>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        Ok(self.tree.readdir(fh, offset, |entry| match entry.name.as_bytes() {
+            b"." | b".." => take(entry, None),
+            _ => match self.config.serve.gate.show(entry.name) {
+                Some(shown) => take(&DirEntry { name: &shown.name, ..*entry }, Some(&shown.admitted)),
+                None => ControlFlow::Continue(()),
+            },
+        })?)
+    }
+}
+
+/// An entry of a directory in the format of the kernel, without its name.
+fn dirent(entry: &DirEntry<'_>, kind: u32) -> Dirent {
+    Dirent { ino: entry.ino, off: entry.next, namelen: 0, kind }
+}
+
+fn kind_of(found: &LookupEntry) -> u32 {
+    dirent_kind(found.stat.st_mode)
+}
+
+/// How an entry of a listing with attributes was looked up.
+enum Listed {
+    Found {
+        found: LookupEntry,
+        /// Whether it is on the mount of the source. Only then its attributes are known for certain.
+        is_near: bool,
+    },
+    /// It was removed meanwhile, or it is the source itself, which cannot be a second node.
+    Gone,
+    Failed(Errno),
+}
+
+impl RequestContext<'_> {
+    /// The names in `dir` from `offset` on, as many as fit into the reply, for the thread `pid`.
+    fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: Entries) {
+        let tree = &self.core.server.tree;
+        let mut told = 0;
+        let done = self.server.readdir(fh, offset, |entry, name| {
+            let kind = match (entry.kind, name) {
+                (libc::DT_UNKNOWN, None) => libc::DT_DIR.into(),
+                (libc::DT_UNKNOWN, Some(name)) => match tree.lookup(dir, name) {
+                    Ok(found) => {
+                        tree.forget(found.node, 1);
+                        kind_of(&found)
+                    }
+                    // It was removed meanwhile.
+                    Err(_) => return ControlFlow::Continue(()),
+                },
+                (kind, _) => kind.into(),
+            };
+            if !reply.add(dirent(entry, kind), entry.name) {
+                return ControlFlow::Break(());
+            }
+            told += 1;
+            ControlFlow::Continue(())
+        });
+        self.core.readers.told(pid, dir, told);
+        match done {
+            Ok(()) => reply.done(),
+            Err(failure) => reply.error(self.errno(failure)),
+        }
+    }
+
+    /// The entries in `dir` from `offset` on. Entries have the attributes of their inodes where the reader wants them, or where the
+    /// transport cannot leave them out.
+    fn entries(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: Entries) {
+        let mut left = match reply.can_list_names() {
+            true => self.core.readers.with_attributes(pid, dir, offset),
+            false => usize::MAX,
+        };
+        let (mut given, mut told, mut failed) = (false, 0, None);
+        let tree = &self.core.server.tree;
+        let done = self.server.readdir(fh, offset, |entry, name| {
+            let Some(name) = name else {
+                // The kernel uses nothing but the name of `.` and `..`.
+                let added =
+                    reply.add_found(&EntryOut::default(), dirent(entry, libc::DT_DIR.into()), entry.name);
+                given |= added;
+                return if added { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            };
+            if left == 0 && entry.kind != libc::DT_UNKNOWN {
+                // Without a node id the kernel uses only the name.
+                if !reply.add_found(&EntryOut::default(), dirent(entry, entry.kind.into()), entry.name) {
+                    return ControlFlow::Break(());
+                }
+                (given, told) = (true, told + 1);
+                return ControlFlow::Continue(());
+            }
+            left = left.saturating_sub(1);
+            let (found, is_near) = match self.look_up_listed(dir, name) {
+                Listed::Found { found, is_near } => (found, is_near),
+                Listed::Gone => return ControlFlow::Continue(()),
+                Listed::Failed(errno) => {
+                    failed = Some(errno);
+                    return ControlFlow::Break(());
+                }
+            };
+            let is_written = self.core.backing.is_written(found.node);
+            let may_be_kept = self.server.may_be_kept(dir, entry.name);
+            let mut answer = self.server.timeouts().for_entry(&found, may_be_kept, is_written);
+            if !is_near {
+                (answer.entry_valid, answer.entry_valid_nsec) = (0, 0);
+                (answer.attr_valid, answer.attr_valid_nsec) = (0, 0);
+            }
+            let dirent = Dirent { ino: found.stat.st_ino, ..dirent(entry, kind_of(&found)) };
+            if !reply.add_found(&answer, dirent, entry.name) {
+                // The kernel has not received the entry, so it counts no lookup.
+                tree.forget(found.node, 1);
+                return ControlFlow::Break(());
+            }
+            given = true;
+            ControlFlow::Continue(())
+        });
+        self.core.readers.told(pid, dir, told);
+        match (done, failed) {
+            (Err(failure), _) => reply.error(self.errno(failure)),
+            // The entries up to here are valid; the next request gets the error.
+            (Ok(()), Some(errno)) if !given => reply.error(self.errno(errno)),
+            (Ok(()), _) => reply.done(),
+        }
+        self.core.server.give_back();
+    }
+
+    /// Counts a lookup of the entry `name` of `dir` for a listing, and charges its descriptor to the user.
+    fn look_up_listed(&self, dir: NodeId, name: &Admitted<'_>) -> Listed {
+        let tree = &self.core.server.tree;
+        let (found, is_near) = match tree.lookup_within(Reach::SameMountOnly, dir, name) {
+            // A listing must not wait for another file system that does not answer; only access to that file system may.
+            Err(ELSEWHERE) => (tree.lookup_cached(dir, name), false),
+            found => (found, true),
+        };
+        let charged = found.and_then(|found| match tree.charge(found.node, self.user()) {
+            Ok(()) => Ok(found),
+            Err(errno) => {
+                tree.forget(found.node, 1);
+                Err(errno)
+            }
+        });
+        match charged {
+            Ok(found) => Listed::Found { found, is_near },
+            Err(Errno::ENOENT | Errno::ELOOP) => Listed::Gone,
+            Err(errno) => Listed::Failed(errno),
+        }
+    }
+}
