@@ -21,7 +21,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::guards::{GuardError, Guards, SlotGuard, inode_in_force};
 use super::note::{GuardNote, covered_policy};
-use super::program::SLOTS;
+use super::table::SLOTS;
 
 /// Maximum length of a name in an event, in bytes.
 const KEPT: usize = 256;

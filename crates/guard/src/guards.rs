@@ -24,8 +24,8 @@ use serde::Serialize;
 
 use super::claim::free_slot;
 use super::note::GuardNote;
-use super::program::{HOOKS, LoadError, Program, RECORDED, SLOTS, link_pin, set_table};
-use super::table::{self, DEVICES_SIZE, GuardScope, decode_devices, encode_devices, read_table};
+use super::program::{HOOKS, LoadError, Program, RECORDED, link_pin, set_table};
+use super::table::{self, DEVICES_SIZE, GuardScope, SLOTS, decode_devices, encode_devices, read_table};
 
 /// Where systemd mounts the BPF file system.
 const BPF_FILE_SYSTEM: &str = "/sys/fs/bpf";

@@ -11,10 +11,7 @@ use namegate_core::name::display::shown;
 use namegate_sys::bpf::{BpfMap, MapKind, pin};
 use nix::errno::Errno;
 
-use super::table;
-
-/// Maximum number of guards.
-pub const SLOTS: u32 = 32;
+use super::table::{self, SLOTS};
 
 /// The security hook for the end of a file system.
 pub const END_HOOK: &str = "sb_delete";

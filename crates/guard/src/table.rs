@@ -6,7 +6,8 @@ use std::fmt;
 use namegate_core::policy::automaton::Automaton;
 use nix::errno::Errno;
 
-use super::program::SLOTS;
+/// Maximum number of guards.
+pub const SLOTS: u32 = 32;
 
 /// Maximum number of transitions in a table. The largest profile, `portable`, needs 36,146.
 const CELLS: usize = 1 << 16;

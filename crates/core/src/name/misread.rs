@@ -15,20 +15,11 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use self::shared::SharedMisreading;
-use self::tables::candidates;
+use self::tables::{Outer, candidates};
 use super::Span;
 use super::display::display;
 use super::reading::{self, Encoding, NotLegacy};
 use super::scalar::{self, Class};
-
-/// An encoding in which bytes were read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outer {
-    /// By its number among those that read byte by byte.
-    Bytewise(usize),
-    /// By its number among those in which a character has two bytes.
-    Wide(usize),
-}
 
 /// How a name became what it is: its bytes were in one encoding and were read in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

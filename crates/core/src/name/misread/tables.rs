@@ -2,7 +2,15 @@
 
 use std::sync::LazyLock;
 
-use super::Outer;
+/// An encoding in which bytes were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outer {
+    /// By its number among those that read byte by byte.
+    Bytewise(usize),
+    /// By its number among those in which a character has two bytes.
+    Wide(usize),
+}
+
 use crate::name::reading::Encoding;
 
 /// The encodings in which programs read names wrongly, byte by byte: those of Western, Central European, Turkish, Cyrillic and Arabic

@@ -9,10 +9,7 @@ mod model;
 use std::ops::Range;
 
 use self::model::{Alphabet, Case, FOREIGN, Kind, LATIN, MODEL, PARTS};
-pub(super) use self::model::{LANES, MOST_LANGUAGES, TextCharacter};
-
-/// Number of a language. Those of one script follow each other.
-pub(super) type Language = u8;
+pub(super) use self::model::{LANES, Language, MOST_LANGUAGES, TextCharacter};
 
 /// An ASCII letter in a language with another script.
 const ASCII: f32 = 3.3;

@@ -7,7 +7,6 @@ use icu_properties::CodePointMapData;
 use icu_properties::props::Script;
 
 use super::super::encodings::each_of_two_levels;
-use super::Language;
 use crate::name::scalar::{self, Class};
 
 /// Costs in the model are in these parts.
@@ -22,6 +21,9 @@ const BORROWED_LETTERS: [char; 7] = ['à', 'â', 'é', 'è', 'ê', 'ç', 'ñ'];
 /// The scripts whose languages have alphabets, in the order of the model.
 const ALPHABETS: [Script; 6] =
     [Script::Latin, Script::Cyrillic, Script::Greek, Script::Hebrew, Script::Arabic, Script::Thai];
+
+/// Number of a language. Those of one script follow each other.
+pub(in super::super) type Language = u8;
 
 /// So many languages are compared at once; those of each script begin at a multiple of it.
 pub(in super::super) const LANES: usize = 4;
