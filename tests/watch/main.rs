@@ -5,6 +5,8 @@
 
 mod commands;
 mod findings;
+#[path = "../fix/interrupt.rs"]
+mod interrupt;
 mod lost;
 mod options;
 mod places;

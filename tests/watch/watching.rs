@@ -16,6 +16,7 @@ use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::interrupt::let_signals_end_programs;
 use crate::rest::are_all_threads;
 
 /// Long enough for a busy machine.
@@ -80,6 +81,7 @@ impl Watching {
 
     /// Starts `command`, and waits until the watch is ready.
     pub fn spawn(mut command: Command) -> Self {
+        let_signals_end_programs();
         let mut child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
