@@ -87,10 +87,10 @@ pub struct PoolUsage {
     pub stuck: usize,
 }
 
-pub(super) type PoolJob = Box<dyn FnOnce() + Send>;
+pub(super) type BoxedJob = Box<dyn FnOnce() + Send>;
 
 pub(super) struct QueuedJob {
-    pub(super) job: PoolJob,
+    pub(super) job: BoxedJob,
     pub(super) kind: RequestKind,
     pub(super) bytes: usize,
     /// The number by which it can be interrupted.
@@ -339,7 +339,7 @@ impl PoolState {
     }
 
     /// Removes the next job from its queue, and returns it with its number.
-    fn take(&mut self, limits: &PoolLimits, now: Instant) -> Option<(u64, PoolJob)> {
+    fn take(&mut self, limits: &PoolLimits, now: Instant) -> Option<(u64, BoxedJob)> {
         let place = self.turns.iter().position(|&lane| self.may_run(lane, limits, now))?;
         let lane = self.turns.remove(place)?;
         let queue = self.queues.get_mut(&lane)?;
