@@ -112,7 +112,7 @@ impl ServiceManager {
     }
 
     /// Reports that the service is ready, and which process is its main process. The manager stores the descriptors with which a mount that
-    /// survives its server goes on.
+    /// has a holder goes on.
     pub fn ready(&self) {
         let held = self.held.as_ref().filter(|_| self.is_there());
         held.iter().for_each(|held| fd_store::store_lasting(self, held.state));

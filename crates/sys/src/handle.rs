@@ -1,4 +1,4 @@
-//! Kernel file handles: they identify a file without a file descriptor, and survive its renaming.
+//! Kernel file handles: they identify a file without a file descriptor, and stay valid when it is renamed.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

@@ -193,13 +193,13 @@ pub struct InstanceStatus {
     pub transport: String,
     /// The last reload, if there was one since the mount.
     pub last_reload: Option<LastReload>,
-    /// The holder, if the mount survives its server.
+    /// The holder, if the mount has one.
     #[serde(default)]
     pub holder: Option<HolderStatus>,
     pub counters: MetricsSnapshot,
 }
 
-/// The holder of a mount that survives its server.
+/// The holder of a mount, which starts its servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderStatus {
     /// Its process id.

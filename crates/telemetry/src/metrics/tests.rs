@@ -89,7 +89,7 @@ fn refusals_are_counted_by_rule_and_operation_and_labels_are_escaped() {
 }
 
 #[test]
-fn a_snapshot_survives_serialization() {
+fn a_snapshot_is_the_same_after_serialization() {
     let metrics = Metrics::default().with_label("mountpoint", "/mnt");
     drop(metrics.begin(Op::Open));
     metrics.refused(Op::Link, None);
