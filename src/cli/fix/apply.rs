@@ -270,8 +270,9 @@ fn show_changes(
     if !args.dry_run {
         writeln!(
             out,
-            "Nothing was changed. To make the changes: namegate fix apply {} --yes",
-            shown(&args.plan)
+            "Nothing was changed. To make the changes: namegate fix apply {}{} --yes",
+            shown(&args.plan),
+            args.given_options()
         )?;
     }
     Ok(status(&tally))
@@ -313,6 +314,28 @@ impl ApplyArgs {
                 CliError::new(lines.join("\nnamegate: "))
             }
         })
+    }
+
+    /// The options that decide what is changed and how, as they were given.
+    fn given_options(&self) -> String {
+        let mut options = String::new();
+        if self.at_least != Confidence::Likely {
+            options += &format!(" --at-least {}", self.at_least.as_str());
+        }
+        if let Some(journal) = &self.journal {
+            options += &format!(" --journal {}", shown(journal));
+        }
+        let flags = [
+            (self.keep_times, " --keep-times"),
+            (self.keep_original, " --keep-original"),
+            (self.git, " --git"),
+            (self.cross_file_systems, " --cross-file-systems"),
+        ];
+        options.extend(flags.into_iter().filter(|(is_given, _)| *is_given).map(|(_, flag)| flag));
+        if self.batch != BATCH_SIZE {
+            options += &format!(" --batch {}", self.batch);
+        }
+        options
     }
 
     fn about_journal(&self, journal: &str, error: &io::Error) -> CliError {
