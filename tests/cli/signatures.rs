@@ -131,7 +131,8 @@ fn lists_with_nul_in_their_lines_come_with_advice() {
         (utf16("dir/a\nb\n", u16::to_be_bytes), "UTF-16BE"),
         (utf16("日本語\n二\n", u16::to_le_bytes), "UTF-16LE"),
     ] {
-        let errors = stderr(&run_with(["scan", "--list", "-"], &list));
+        let output = run_with(["scan", "--list", "-"], &list);
+        let errors = stderr(&output);
         assert!(errors.contains(order) && errors.matches("iconv").count() == 1, "{errors}");
     }
     let output = run_with(["scan", "--list", "-", "--null"], b"dir/a\0dir/b\0");

@@ -62,6 +62,34 @@ fn why(error: &io::Error) -> String {
     }
 }
 
+/// What to do where the FUSE device cannot be opened.
+fn device_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => {
+            "; load the kernel's module (modprobe fuse), or let the container have the device"
+        }
+        Some(Errno::EACCES) => {
+            "; all users need it: chmod 0666 /dev/fuse, as the rules for udev of the package fuse3 do"
+        }
+        Some(Errno::EPERM) => {
+            "; let the container have the device (--device /dev/fuse, or DeviceAllow= of its unit)"
+        }
+        _ => "",
+    }
+}
+
+fn why_not_exported(errno: Errno) -> String {
+    match errno {
+        Errno::EOPNOTSUPP => {
+            "its file system cannot open files by their inode numbers (tmpfs and overlayfs cannot), or has no trusted \
+             attributes; ext4, XFS, Btrfs and F2FS can"
+                .into()
+        }
+        Errno::EBADMSG => "its attribute trusted.namegate.export is no key; remove it".into(),
+        errno => format!("its key, the attribute trusted.namegate.export: {}", errno.desc()),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,21 +133,7 @@ impl fmt::Display for Error {
                  echo Y >/sys/module/fuse/parameters/enable_uring",
                 why(error)
             ),
-            Self::Device(error) => {
-                write!(f, "cannot open /dev/fuse: {}", why(error))?;
-                match error.raw_os_error().map(Errno::from_raw) {
-                    Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => f.write_str(
-                        "; load the kernel's module (modprobe fuse), or let the container have the device",
-                    ),
-                    Some(Errno::EACCES) => f.write_str(
-                        "; all users need it: chmod 0666 /dev/fuse, as the rules for udev of the package fuse3 do",
-                    ),
-                    Some(Errno::EPERM) => f.write_str(
-                        "; let the container have the device (--device /dev/fuse, or DeviceAllow= of its unit)",
-                    ),
-                    _ => Ok(()),
-                }
-            }
+            Self::Device(error) => write!(f, "cannot open /dev/fuse: {}{}", why(error), device_advice(error)),
             Self::Capability(mountpoint) => write!(
                 f,
                 "cannot mount on {}: root has no CAP_SYS_ADMIN here; give it to the container (--cap-add SYS_ADMIN) or to the unit \
@@ -137,15 +151,7 @@ impl fmt::Display for Error {
                 shown(source)
             ),
             Self::Export(source, errno) => {
-                write!(f, "cannot mount {} with --export: ", shown(source))?;
-                match errno {
-                    Errno::EOPNOTSUPP => f.write_str(
-                        "its file system cannot open files by their inode numbers (tmpfs and overlayfs cannot), or has no trusted \
-                         attributes; ext4, XFS, Btrfs and F2FS can",
-                    ),
-                    Errno::EBADMSG => f.write_str("its attribute trusted.namegate.export is no key; remove it"),
-                    errno => write!(f, "its key, the attribute trusted.namegate.export: {}", errno.desc()),
-                }
+                write!(f, "cannot mount {} with --export: {}", shown(source), why_not_exported(*errno))
             }
             Self::Serving(error) => write!(f, "the mount ended: {}", why(error)),
             Self::Stuck(requests) => write!(
@@ -166,16 +172,7 @@ impl std::error::Error for Error {
             | Self::Rings(error)
             | Self::Mount(_, error)
             | Self::Serving(error) => Some(error),
-            Self::Inside { .. }
-            | Self::Mounted { .. }
-            | Self::ForRoot
-            | Self::Remote(_)
-            | Self::Export(..)
-            | Self::Capability(_)
-            | Self::NotMounted(_)
-            | Self::NoMarker(..)
-            | Self::Helper(_)
-            | Self::Stuck(_) => None,
+            _ => None,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A mount: receives requests of the kernel by [`wire`](namegate_wire) or `fuser`, and serves them by
-//! [`passthrough`](crate::passthrough).
+//! [`passthrough`].
 //!
 //! `service` finds the method of an operation, whatever the transport; `by_fuser` makes requests of the callbacks of `fuser`, and
 //! `fuser_reply` sends replies by its types. The methods are in `entries`, `attributes`, `content`, `listing` and `locks`: each weighs the
