@@ -16,7 +16,7 @@
 //! use std::sync::Arc;
 //!
 //! use arrow_array::{ArrayRef, BinaryArray};
-//! use crate::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter};
+//! use namegate_arrow::{CheckSettings, DirectoryChecker, PairSettings, PairSplitter};
 //! use namegate_core::policy::{Policy, profile};
 //!
 //! let keys: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"a/README", b"a/readme", b"b/\xFF"]));

@@ -4,9 +4,9 @@
 //! agree. [`Siblings`] are the other names in the directory.
 //!
 //! ```
-//! use crate::check::{DirectoryNames, Siblings};
-//! use crate::name::arena::Arena;
-//! use crate::policy::{Policy, profile};
+//! use namegate_core::check::{DirectoryNames, Siblings};
+//! use namegate_core::name::arena::Arena;
+//! use namegate_core::policy::{Policy, profile};
 //!
 //! let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
 //! let (mut names, mut left_out) = (Arena::new(), Arena::new());
@@ -348,9 +348,9 @@ impl Policy {
     /// Checks a directory; `None` if there is no violation. Little is allocated for a directory without violations.
     ///
     /// ```
-    /// use crate::check::DirectoryNames;
-    /// use crate::name::arena::Arena;
-    /// use crate::policy::{Policy, profile};
+    /// use namegate_core::check::DirectoryNames;
+    /// use namegate_core::name::arena::Arena;
+    /// use namegate_core::policy::{Policy, profile};
     ///
     /// let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// let mut names = Arena::new();
@@ -413,9 +413,9 @@ impl Policy {
     /// If the policy compares names, four bytes are stored for each name of a large directory, whatever its length.
     ///
     /// ```
-    /// use crate::check::DirectoryNames;
-    /// use crate::name::arena::Arena;
-    /// use crate::policy::{Policy, profile};
+    /// use namegate_core::check::DirectoryNames;
+    /// use namegate_core::name::arena::Arena;
+    /// use namegate_core::policy::{Policy, profile};
     ///
     /// let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// let (mut first, mut second) = (Arena::new(), Arena::new());

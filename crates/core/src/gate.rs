@@ -173,8 +173,8 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use crate::gate::{Gate, Intent, Mode, Refusal};
-    /// use crate::policy::{Policy, profile};
+    /// use namegate_core::gate::{Gate, Intent, Mode, Refusal};
+    /// use namegate_core::policy::{Policy, profile};
     ///
     /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[profile::by_name("utf8")?])), Mode::Enforcing);
     /// assert_eq!(gate.admit_bytes(Intent::Create, b"cafe")?.as_bytes(), b"cafe");
@@ -201,9 +201,9 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use crate::gate::{Gate, Intent, Mode};
-    /// use crate::name::normalize::Form;
-    /// use crate::policy::{Normalization, OnMismatch, Policy};
+    /// use namegate_core::gate::{Gate, Intent, Mode};
+    /// use namegate_core::name::normalize::Form;
+    /// use namegate_core::policy::{Normalization, OnMismatch, Policy};
     ///
     /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
     /// let policy = Policy::builder().normalization(normalization).build()?;
@@ -228,9 +228,9 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use crate::gate::{Gate, Mode};
-    /// use crate::name::normalize::Form;
-    /// use crate::policy::{Normalization, OnMismatch, Policy};
+    /// use namegate_core::gate::{Gate, Mode};
+    /// use namegate_core::name::normalize::Form;
+    /// use namegate_core::policy::{Normalization, OnMismatch, Policy};
     ///
     /// let normalization = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Match };
     /// let policy = Policy::builder().normalization(normalization).build()?;
@@ -343,8 +343,8 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use crate::gate::{Gate, Intent, Mode};
-    /// use crate::policy::{Policy, profile};
+    /// use namegate_core::gate::{Gate, Intent, Mode};
+    /// use namegate_core::policy::{Policy, profile};
     ///
     /// let gate = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     /// let (name, admitted) = gate.show_bytes(b"caf\xE9").unwrap();

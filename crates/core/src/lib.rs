@@ -10,7 +10,7 @@
 //! ([`verdict`](policy::Policy::verdict)), or reports everything that is wrong with it ([`check`](policy::Policy::check)).
 //!
 //! ```
-//! use crate::policy::{Policy, Verdict, profile};
+//! use namegate_core::policy::{Policy, Verdict, profile};
 //!
 //! let strict = Policy::from_profiles(&[profile::by_name("strict")?]);
 //! assert_eq!(strict.verdict("café.txt".as_bytes()), Verdict::Accept("café.txt"));
@@ -26,7 +26,7 @@
 //! Profiles combine. Each violation names the profiles that object.
 //!
 //! ```
-//! use crate::policy::{Policy, profile};
+//! use namegate_core::policy::{Policy, profile};
 //!
 //! let targets = Policy::from_profiles(&[profile::by_name("windows")?, profile::by_name("macos")?]);
 //! let check = targets.check(b"aux.txt");
@@ -43,9 +43,9 @@
 //! names of a directory, by themselves and together.
 //!
 //! ```
-//! use crate::check::DirectoryNames;
-//! use crate::name::arena::Arena;
-//! use crate::policy::{Policy, profile};
+//! use namegate_core::check::DirectoryNames;
+//! use namegate_core::name::arena::Arena;
+//! use namegate_core::policy::{Policy, profile};
 //!
 //! let mut names = Arena::new();
 //! for name in ["Makefile", "readme", "README", "what?"] {
@@ -67,7 +67,7 @@
 //! [`suggest_name`](policy::Policy::suggest_name), whose caller decides whether a name is in use.
 //!
 //! ```
-//! use crate::policy::{Confidence, EncodingHint, Policy, profile};
+//! use namegate_core::policy::{Confidence, EncodingHint, Policy, profile};
 //!
 //! let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
 //! let repair = policy.suggest_name(b"a:b.txt", EncodingHint::Unknown, &mut |other| other == "a_b.txt").unwrap();
@@ -82,8 +82,8 @@
 //! [`Admitted`](gate::Admitted), which only a gate can make: code that forgets the check does not compile.
 //!
 //! ```
-//! use crate::gate::{Admitted, Gate, Intent, Mode, Refusal};
-//! use crate::policy::{Policy, profile};
+//! use namegate_core::gate::{Admitted, Gate, Intent, Mode, Refusal};
+//! use namegate_core::policy::{Policy, profile};
 //! use std::sync::Arc;
 //!
 //! fn store(name: &Admitted<'_>) -> usize {

@@ -6,10 +6,11 @@
 //!
 //! ```
 //! use namegate_core::policy::{Policy, profile};
-//! use crate::directory::{CheckedNames, DirectoryScan, LocatedNames};
-//! use crate::group::Groups;
-//! use crate::record::Detail;
-//! use crate::split::Shape;
+//! use namegate_findings::directory::{CheckedNames, DirectoryScan};
+//! use namegate_findings::located_names::LocatedNames;
+//! use namegate_findings::group::Groups;
+//! use namegate_findings::record::Detail;
+//! use namegate_findings::split::Shape;
 //!
 //! let mut groups = Groups::new(Shape::Key, 1 << 20);
 //! for (number, key) in (1..).zip(["a/README", "a/readme", "b/ok"]) {

@@ -66,7 +66,7 @@ pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The order of paths in which every entry comes before the directory that holds it; siblings compare by their bytes.
 ///
 /// ```
-/// use crate::records::post_order;
+/// use namegate_findings::records::post_order;
 /// let mut paths = ["/a", "/a/b", "/a-", "/a/b/c", "/a/a"];
 /// paths.sort_by(|a, b| post_order(a.as_bytes(), b.as_bytes()));
 /// assert_eq!(paths, ["/a/a", "/a/b/c", "/a/b", "/a", "/a-"]);

@@ -73,7 +73,7 @@ impl Error for MalformedEvent {}
 /// the next one is then unknown.
 ///
 /// ```
-/// use namegate::watch::fanotify::events;
+/// use namegate_watch::fanotify::events;
 /// // A queue that overflowed: no descriptor, no parts.
 /// let mut record = vec![24, 0, 0, 0, 3, 0, 24, 0, 0, 0x40, 0, 0, 0, 0, 0, 0];
 /// record.extend([0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0]);

@@ -23,7 +23,7 @@ pub struct InotifyEvent<'b> {
 /// Parses the events in `bytes`, the result of one read. The iterator ends after the first malformed event.
 ///
 /// ```
-/// use namegate::watch::inotify::events;
+/// use namegate_watch::inotify::events;
 /// let mut record = vec![1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0];
 /// record.extend(b"ab\0\0");
 /// let found: Vec<_> = events(&record).collect();

@@ -14,8 +14,8 @@ impl Gate {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use crate::gate::{Gate, Intent, Mode};
-    /// use crate::policy::{Policy, profile};
+    /// use namegate_core::gate::{Gate, Intent, Mode};
+    /// use namegate_core::policy::{Policy, profile};
     ///
     /// let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// let gate = Gate::new(Arc::new(policy), Mode::Repairing).with_substitutes("to-rclone".parse().ok());

@@ -99,7 +99,7 @@ fn is_set_aside(c: char) -> bool {
 /// Builds a table of some kilobytes in a fraction of a millisecond, so keep the result.
 ///
 /// ```
-/// use crate::name::age::assigned_by;
+/// use namegate_core::name::age::assigned_by;
 /// let apfs = assigned_by((9, 0)).unwrap();
 /// assert!(apfs.contains('🥑')); // U+1F951, new in 9.0
 /// assert!(!apfs.contains('🦒')); // U+1F992, new in 10.0

@@ -170,7 +170,7 @@ impl Arena {
     /// All names as text, each with the offset of its first byte; `None` if a name is not UTF-8. One pass checks all names.
     ///
     /// ```
-    /// use crate::name::arena::Arena;
+    /// use namegate_core::name::arena::Arena;
     /// let mut arena = Arena::new();
     /// arena.push("café".as_bytes()).unwrap();
     /// arena.push(b"x").unwrap();
@@ -192,7 +192,7 @@ impl Arena {
     /// Calls `take` with each name that has one of the bytes `any`, or `pair`. Two fast passes look for them in all names together.
     ///
     /// ```
-    /// use crate::name::arena::Arena;
+    /// use namegate_core::name::arena::Arena;
     /// let mut arena = Arena::new();
     /// for name in ["a%b%c", "plain", "=?x", "&"] {
     ///     arena.push(name.as_bytes()).unwrap();
@@ -240,7 +240,7 @@ impl Arena {
     /// The names that are not UTF-8, in order, each with the offset of its first byte: one pass over the whole arena.
     ///
     /// ```
-    /// use crate::name::arena::Arena;
+    /// use namegate_core::name::arena::Arena;
     /// let mut arena = Arena::new();
     /// for name in [&b"good"[..], b"caf\xE9", "café".as_bytes(), b"\xED\xA0\x80"] {
     ///     arena.push(name).unwrap();

@@ -72,7 +72,7 @@ impl Fold {
 /// Folds the case of `name`; borrowed, without allocating, if nothing changes. Does not normalize.
 ///
 /// ```
-/// use crate::name::casefold::{Fold, fold};
+/// use namegate_core::name::casefold::{Fold, fold};
 /// assert_eq!(fold("STRA\u{df}E", Fold::Full), "strasse");
 /// assert_eq!(fold("STRA\u{df}E", Fold::Simple), "stra\u{df}e");
 /// assert_eq!(fold("stra\u{df}e", Fold::Upcase), "STRA\u{df}E");
@@ -120,7 +120,7 @@ fn fold_ascii(name: &str, fold: Fold) -> Cow<'_, str> {
 /// - With only a form it is the name in that form, with only a fold the folded name, with neither the name itself.
 ///
 /// ```
-/// use crate::name::{casefold::{Fold, key}, normalize::Form};
+/// use namegate_core::name::{casefold::{Fold, key}, normalize::Form};
 /// let full = |name| key(name, Some(Form::Nfc), Some(Fold::Full)).into_owned();
 /// assert_eq!(full("\u{212b}"), full("a\u{30a}"));
 /// assert_eq!(full("MASSE"), full("ma\u{df}e"));

@@ -9,7 +9,7 @@
 /// Linear in the length of `name`; one code point becomes at most a few dozen.
 ///
 /// ```
-/// use crate::name::confusable::skeleton;
+/// use namegate_core::name::confusable::skeleton;
 /// assert_eq!(skeleton("pаypal"), skeleton("paypal")); // the first has U+0430
 /// assert_eq!(skeleton("re\u{200B}port"), skeleton("report"));
 /// assert_ne!(skeleton("Report"), skeleton("report"));

@@ -40,7 +40,7 @@ pub const REACH: usize = 32;
 /// Considers at most [`REACH`] code points on each side, so checking a whole name takes linear time.
 ///
 /// ```
-/// use crate::name::context::is_needed;
+/// use namegate_core::name::context::is_needed;
 /// let persian = "می\u{200C}خواهم.txt";
 /// assert!(is_needed(persian, persian.find('\u{200C}').unwrap()));
 /// let heart = "❤\u{FE0F}";

@@ -33,7 +33,7 @@ const NEVER_SHOWN: GeneralCategoryGroup = GeneralCategoryGroup::Other.union(Gene
 /// precision.
 ///
 /// ```
-/// use crate::name::display::display;
+/// use namegate_core::name::display::display;
 /// assert_eq!(display(b"caf\xe9.txt").to_string(), r"caf\xE9.txt");
 /// assert_eq!(display("Füße 日本".as_bytes()).to_string(), "Füße 日本");
 /// assert_eq!(display(b"two\nlines\x1b[31m").to_string(), r"two\nlines\u{1B}[31m");
@@ -49,7 +49,7 @@ pub const fn display(name: &[u8]) -> Display<'_> {
 /// Escapes `path` as [`display`] escapes a name, for messages.
 ///
 /// ```
-/// use crate::name::display::shown;
+/// use namegate_core::name::display::shown;
 /// assert_eq!(shown("a\nb/c".as_ref()), r"a\nb/c");
 /// ```
 pub fn shown(path: &Path) -> String {
@@ -60,7 +60,7 @@ pub fn shown(path: &Path) -> String {
 /// escaped: they are part of a sentence or of an earlier escape.
 ///
 /// ```
-/// use crate::name::display::harmless;
+/// use namegate_core::name::display::harmless;
 /// assert_eq!(harmless("   | ^ \\x1b \u{1b}[2J "), "   | ^ \\x1b \\u{1B}[2J ");
 /// ```
 pub fn harmless(text: &str) -> String {
@@ -80,7 +80,7 @@ pub fn harmless(text: &str) -> String {
 /// together are the escaped name. A code point belongs to the part with its first byte.
 ///
 /// ```
-/// use crate::name::{Span, display::display_part};
+/// use namegate_core::name::{Span, display::display_part};
 /// let shown = |start, end| display_part(b"a \xff ", Span::new(start, end)).to_string();
 /// assert_eq!((shown(0, 2), shown(2, 3), shown(3, 4)), ("a ".into(), r"\xFF".into(), r"\u{20}".into()));
 /// ```
@@ -176,7 +176,7 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
 /// marks none (UAX #11, as implemented by `unicode-width`).
 ///
 /// ```
-/// use crate::name::display::width;
+/// use namegate_core::name::display::width;
 /// assert_eq!(width(b"abc"), 3);
 /// assert_eq!(width("日本".as_bytes()), 4);
 /// assert_eq!(width("e\u{301}".as_bytes()), 1);
@@ -194,7 +194,7 @@ pub fn width(name: &[u8]) -> usize {
 /// the name.
 ///
 /// ```
-/// use crate::name::display::octets;
+/// use namegate_core::name::display::octets;
 /// assert_eq!(octets(b"\xC0\xAF"), "C0 AF");
 /// assert_eq!(octets(&[0x80; 9]), "80 80 80 80 80 80 80 80 ...");
 /// ```

@@ -94,7 +94,7 @@ fn push_escaped(out: &mut String, bytes: &[u8]) {
 /// [shortened](is_shortened). It is at most 5 times as long as `name`.
 ///
 /// ```
-/// use crate::name::escape::{escape, unescape};
+/// use namegate_core::name::escape::{escape, unescape};
 /// assert_eq!(escape(b"caf\xe9.txt"), "caf\u{2426}E9.txt");
 /// assert_eq!(unescape("caf\u{2426}E9.txt"), &b"caf\xe9.txt"[..]);
 /// // A name that looks like an escape is escaped, so that the two stay different.
@@ -144,7 +144,7 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
 /// name the result is not the original.
 ///
 /// ```
-/// use crate::name::escape::{escape, unescape};
+/// use namegate_core::name::escape::{escape, unescape};
 /// assert_eq!(unescape("\u{2426}FF\u{2426}ff"), &b"\xff\xe2\x90\xa6ff"[..]);
 /// assert_eq!(unescape("\u{2426}41"), &b"A"[..]);
 /// assert_ne!(escape(b"A"), "\u{2426}41");
@@ -170,7 +170,7 @@ pub fn unescape(name: &str) -> Cow<'_, [u8]> {
 /// Whether `name` contains an escape, so that [`unescape`] changes it.
 ///
 /// ```
-/// use crate::name::escape::is_escaped;
+/// use namegate_core::name::escape::is_escaped;
 /// assert!(is_escaped("caf\u{2426}E9"));
 /// assert!(!is_escaped("caf\u{2426}e9"));
 /// ```
@@ -183,7 +183,7 @@ pub fn is_escaped(name: &str) -> bool {
 /// and other ASCII is never escaped. A name with only such escapes (`␦7F`, `␦2F`) is an ordinary name.
 ///
 /// ```
-/// use crate::name::escape::reads_as_escape;
+/// use namegate_core::name::escape::reads_as_escape;
 /// assert!(reads_as_escape("caf\u{2426}E9") && reads_as_escape("x\u{2426}~0123456789ABCDEF"));
 /// assert!(!reads_as_escape("x\u{2426}7F") && !reads_as_escape("\u{2426}2F"));
 /// ```
@@ -203,7 +203,7 @@ pub fn reads_as_escape(name: &str) -> bool {
 /// A `max_bytes` below [`SHORTEST_SHORTENED`] counts as that.
 ///
 /// ```
-/// use crate::name::escape::{escape_within, is_shortened};
+/// use namegate_core::name::escape::{escape_within, is_shortened};
 /// assert_eq!(escape_within(b"\xff.txt", 255), "\u{2426}FF.txt");
 /// let long = [0xff; 100];
 /// let short = escape_within(&long, 32);
@@ -236,7 +236,7 @@ pub fn escape_within(name: &[u8], max_bytes: usize) -> Cow<'_, str> {
 /// Whether `name` ends like a name that [`escape_within`] shortened. [`escape`] never returns such a name.
 ///
 /// ```
-/// use crate::name::escape::{escape, is_shortened};
+/// use namegate_core::name::escape::{escape, is_shortened};
 /// assert!(is_shortened("x\u{2426}~0123456789ABCDEF"));
 /// assert!(!is_shortened("x\u{2426}~0123456789abcdef"));
 /// assert!(!is_shortened(&escape("x\u{2426}~0123456789ABCDEF".as_bytes())));

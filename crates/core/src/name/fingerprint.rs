@@ -20,7 +20,7 @@ use super::normalize::Form;
 /// The fingerprint of `name`.
 ///
 /// ```
-/// use crate::name::fingerprint::fingerprint;
+/// use namegate_core::name::fingerprint::fingerprint;
 /// assert_eq!(fingerprint("Straße"), fingerprint("STRASSE"));
 /// assert_eq!(fingerprint("caf\u{E9}"), fingerprint("CAFE\u{301}"));
 /// assert_ne!(fingerprint("Straße"), fingerprint("Strafe"));

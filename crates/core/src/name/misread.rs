@@ -35,7 +35,7 @@ impl Reread {
     /// name is ASCII or was not read so.
     ///
     /// ```
-    /// use crate::name::misread::Reread;
+    /// use namegate_core::name::misread::Reread;
     /// let pair = Reread { read_as: "cp866".parse().unwrap(), written_in: "gbk".parse().ok() };
     /// assert_eq!(pair.text("╙ъ╓╨").as_deref(), Some("雨中"));
     /// assert_eq!(pair.text("plain"), None);
@@ -92,7 +92,7 @@ impl FromStr for Reread {
     /// be UTF-8.
     ///
     /// ```
-    /// use crate::name::misread::Reread;
+    /// use namegate_core::name::misread::Reread;
     /// assert_eq!("cp866:gbk".parse::<Reread>().unwrap().to_string(), "GBK read as IBM866");
     /// assert_eq!("437:utf-8".parse::<Reread>().unwrap().to_string(), "UTF-8 read as cp437");
     /// assert!("cp866".parse::<Reread>().is_err());
@@ -144,7 +144,7 @@ const MOST_STEPS: usize = 4;
 /// Finds the first run of code points beyond ASCII of a name that was read in a wrong encoding; `None` for another name.
 ///
 /// ```
-/// use crate::name::{Span, misread::find};
+/// use namegate_core::name::{Span, misread::find};
 /// assert_eq!(find("cafÃ©.txt"), Some(Span::new(3, 7)));
 /// assert_eq!(find("NÃO"), None);
 /// assert_eq!(find("CAFÉ™"), None);
@@ -160,7 +160,7 @@ pub fn find(name: &str) -> Option<Span> {
 /// in an encoding without these letters writes so (Java in the locale C), and different names become one. A `?` after a word is none.
 ///
 /// ```
-/// use crate::name::{Span, misread::find_lost};
+/// use namegate_core::name::{Span, misread::find_lost};
 /// assert_eq!(find_lost(b"??.txt"), Some(Span::new(0, 2)));
 /// assert_eq!(find_lost(b"report ???? 2.txt"), Some(Span::new(7, 11)));
 /// assert_eq!(find_lost(b"?.txt"), Some(Span::new(0, 1)));
@@ -186,7 +186,7 @@ pub fn find_lost(name: &[u8]) -> Option<Span> {
 /// Finds what a name was before it was read in a wrong encoding, once or several times; `None` for another name.
 ///
 /// ```
-/// use crate::name::misread::undo;
+/// use namegate_core::name::misread::undo;
 /// let misread = undo("├£bersicht.pdf").unwrap();
 /// assert_eq!((&*misread.text, misread.is_sure), ("Übersicht.pdf", true));
 /// assert_eq!(misread.steps[0].to_string(), "UTF-8 read as cp437");

@@ -25,7 +25,7 @@ pub(super) static NFKD: DecomposingNormalizerBorrowed<'static> = DecomposingNorm
 /// A normalization form (UAX #15, section 1.2).
 ///
 /// ```
-/// use crate::name::normalize::Form;
+/// use namegate_core::name::normalize::Form;
 /// assert_eq!("nfkc".parse(), Ok(Form::Nfkc));
 /// assert_eq!(Form::Nfd.to_string(), "nfd");
 /// ```
@@ -95,7 +95,7 @@ impl FromStr for Form {
 /// The text is not the name of a normalization form.
 ///
 /// ```
-/// use crate::name::normalize::{Form, UnknownForm};
+/// use namegate_core::name::normalize::{Form, UnknownForm};
 /// assert_eq!("NFC".parse::<Form>(), Err(UnknownForm));
 /// assert_eq!(UnknownForm.to_string(), "not a normalization form: expected nfc, nfd, nfkc or nfkd");
 /// ```
@@ -113,7 +113,7 @@ impl std::error::Error for UnknownForm {}
 /// Whether `name` is in `form`. Allocates nothing.
 ///
 /// ```
-/// use crate::name::normalize::{Form, is_in_form};
+/// use namegate_core::name::normalize::{Form, is_in_form};
 /// assert!(is_in_form("caf\u{e9}", Form::Nfc));
 /// assert!(!is_in_form("cafe\u{301}", Form::Nfc));
 /// assert!(is_in_form("cafe\u{301}", Form::Nfd));
@@ -140,7 +140,7 @@ fn is_normalized(name: &str, form: Form) -> bool {
 /// The result may be longer than the name, in bytes up to 3 times for NFC and NFD and 11 times for NFKC and NFKD.
 ///
 /// ```
-/// use crate::name::normalize::{Form, to_form};
+/// use namegate_core::name::normalize::{Form, to_form};
 /// use std::borrow::Cow;
 /// assert_eq!(to_form("\u{212b}", Form::Nfc), "\u{c5}");
 /// assert_eq!(to_form("\u{fb01}le", Form::Nfkc), "file");
@@ -162,7 +162,7 @@ pub fn to_form(name: &str, form: Form) -> Cow<'_, str> {
 /// string.
 ///
 /// ```
-/// use crate::name::normalize::{Form, sum_in_form};
+/// use namegate_core::name::normalize::{Form, sum_in_form};
 /// assert_eq!(sum_in_form("caf\u{e9}", Form::Nfd, char::len_utf8), 6);
 /// assert_eq!(sum_in_form("cafe\u{301}", Form::Nfc, |_| 1), 4);
 /// ```
@@ -182,7 +182,7 @@ pub fn sum_in_form(name: &str, form: Form, count: fn(char) -> usize) -> usize {
 /// anything around it. It usually is one base character with its combining marks.
 ///
 /// ```
-/// use crate::name::{Span, normalize::{Form, first_difference}};
+/// use namegate_core::name::{Span, normalize::{Form, first_difference}};
 /// assert_eq!(first_difference("cafe\u{301}.txt", Form::Nfc), Some(Span::new(3, 6)));
 /// assert_eq!(first_difference("caf\u{e9}.txt", Form::Nfc), None);
 /// assert_eq!(first_difference("caf\u{e9}.txt", Form::Nfd), Some(Span::new(3, 5)));

@@ -43,11 +43,11 @@ pub(crate) use language::{cost, is_unused_letter};
 /// is none.
 ///
 /// ```
-/// use crate::name::reading::Encoding;
+/// use namegate_core::name::reading::Encoding;
 /// let koi8: Encoding = "koi8-r".parse()?;
 /// assert_eq!(koi8.read(b"\xCD\xC9\xD2.txt").as_deref(), Some("мир.txt"));
 /// assert!("utf-8".parse::<Encoding>().is_err());
-/// # Ok::<(), crate::name::reading::NotLegacy>(())
+/// # Ok::<(), namegate_core::name::reading::NotLegacy>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Encoding(
@@ -60,7 +60,7 @@ impl Encoding {
     /// private-use code point or U+FFFD.
     ///
     /// ```
-    /// use crate::name::reading::Encoding;
+    /// use namegate_core::name::reading::Encoding;
     /// let japanese: Encoding = "shift_jis".parse().unwrap();
     /// assert_eq!(japanese.read(b"\x93\xFA\x96\x7B").as_deref(), Some("日本"));
     /// assert_eq!(japanese.read(b"caf\xE9.txt"), None);
@@ -91,7 +91,7 @@ impl Encoding {
     /// Latin, unless they are most of the name: two bytes of EUC-KR are often valid UTF-8 by chance.
     ///
     /// ```
-    /// use crate::name::reading::Encoding;
+    /// use namegate_core::name::reading::Encoding;
     /// assert_eq!(Encoding::WINDOWS_1252.read_name(b"\xC3\xA9t\xE9").as_deref(), Some("été"));
     /// let dos: Encoding = "ibm866".parse().unwrap();
     /// // The bytes of `рав` are U+0822 in UTF-8.
@@ -244,7 +244,7 @@ impl fmt::Debug for Encoding {
 /// A label that is unknown, or whose encoding is not a legacy encoding of file names.
 ///
 /// ```
-/// use crate::name::reading::Encoding;
+/// use namegate_core::name::reading::Encoding;
 /// let unknown = "koi9".parse::<Encoding>().unwrap_err();
 /// assert_eq!(unknown.to_string(), "unknown encoding `koi9`; did you mean `koi8`?");
 /// let modern = "utf-16le".parse::<Encoding>().unwrap_err();
@@ -285,7 +285,7 @@ pub fn has_stray_bytes(name: &[u8]) -> bool {
 /// The texts that `name` alone may have been, each with what happened to the name then, the likeliest first; none if it is UTF-8.
 ///
 /// ```
-/// use crate::name::reading::likeliest;
+/// use namegate_core::name::reading::likeliest;
 /// let readings = likeliest(b"caf\xE9.txt");
 /// assert_eq!((&*readings[0].0.to_string(), &*readings[0].1), ("windows-1252", "café.txt"));
 /// assert!(likeliest("café.txt".as_bytes()).is_empty());
@@ -311,7 +311,7 @@ pub(crate) fn likeliest_encoding(name: &[u8]) -> Option<(Encoding, String)> {
 /// forms are never decoded: RFC 3629, sections 3 and 10, forbids it, because they hide what programs look for.
 ///
 /// ```
-/// use crate::name::reading::structural;
+/// use namegate_core::name::reading::structural;
 /// assert_eq!(structural(b"x\xED\xA1\x8C\xED\xBE\xB4").as_deref(), Some("x\u{233B4}"));
 /// assert_eq!(structural(b"\xC1\xA1"), None);
 /// assert_eq!(structural(b"caf\xE9"), None);

@@ -82,7 +82,7 @@ impl Class {
 /// such as U+2065, is `Unassigned`.
 ///
 /// ```
-/// use crate::name::scalar::{Class, class};
+/// use namegate_core::name::scalar::{Class, class};
 /// assert_eq!(class('a'), None);
 /// assert_eq!(class('語'), None);
 /// assert_eq!(class('\u{85}'), Some(Class::C1Control));
@@ -159,7 +159,7 @@ pub(crate) fn is_default_ignorable(c: char) -> bool {
 /// reserves, or the space or dot at the end of a name. Source: Linux fs/smb/client/cifs_unicode.h (the SFM map).
 ///
 /// ```
-/// use crate::name::scalar::meant_by_smb;
+/// use namegate_core::name::scalar::meant_by_smb;
 /// assert_eq!(meant_by_smb('\u{F022}'), Some(':'));
 /// assert_eq!(meant_by_smb('\u{F00A}'), Some('\n'));
 /// assert_eq!(meant_by_smb('\u{F02A}'), None);
@@ -179,7 +179,7 @@ pub fn meant_by_smb(c: char) -> Option<char> {
 /// `<newer-than-the-names-…>`. Source: The Unicode Standard, section 4.8 (rule NR2 derives the names of ideographs).
 ///
 /// ```
-/// use crate::name::scalar::character_name;
+/// use namegate_core::name::scalar::character_name;
 /// assert_eq!(character_name('é'), "LATIN SMALL LETTER E WITH ACUTE");
 /// assert_eq!(character_name('\n'), "<control-000A>");
 /// ```
@@ -209,8 +209,8 @@ pub fn character_name(c: char) -> String {
 /// The long name of the general category of `c`, as in PropertyValueAliases.txt.
 ///
 /// ```
-/// assert_eq!(crate::name::scalar::general_category_name('é'), "Lowercase_Letter");
-/// assert_eq!(crate::name::scalar::general_category_name('\u{200D}'), "Format");
+/// assert_eq!(namegate_core::name::scalar::general_category_name('é'), "Lowercase_Letter");
+/// assert_eq!(namegate_core::name::scalar::general_category_name('\u{200D}'), "Format");
 /// ```
 pub fn general_category_name(c: char) -> &'static str {
     let value = CodePointMapData::<GeneralCategory>::new().get(c);
@@ -220,8 +220,8 @@ pub fn general_category_name(c: char) -> &'static str {
 /// The long name of the script of `c` (property Script, not Script_Extensions).
 ///
 /// ```
-/// assert_eq!(crate::name::scalar::script_name('ж'), "Cyrillic");
-/// assert_eq!(crate::name::scalar::script_name('1'), "Common");
+/// assert_eq!(namegate_core::name::scalar::script_name('ж'), "Cyrillic");
+/// assert_eq!(namegate_core::name::scalar::script_name('1'), "Common");
 /// ```
 pub fn script_name(c: char) -> &'static str {
     let value = CodePointMapData::<Script>::new().get(c);
@@ -231,8 +231,8 @@ pub fn script_name(c: char) -> &'static str {
 /// The long name of the bidirectional class of `c` (UAX #9, table 4).
 ///
 /// ```
-/// assert_eq!(crate::name::scalar::bidi_class_name('a'), "Left_To_Right");
-/// assert_eq!(crate::name::scalar::bidi_class_name('\u{202E}'), "Right_To_Left_Override");
+/// assert_eq!(namegate_core::name::scalar::bidi_class_name('a'), "Left_To_Right");
+/// assert_eq!(namegate_core::name::scalar::bidi_class_name('\u{202E}'), "Right_To_Left_Override");
 /// ```
 pub fn bidi_class_name(c: char) -> &'static str {
     let value = CodePointMapData::<BidiClass>::new().get(c);

@@ -23,7 +23,7 @@ const SCRIPT: CodePointMapDataBorrowed<'static, Script> = CodePointMapData::<Scr
 /// that script.
 ///
 /// ```
-/// use crate::name::{Span, script::mixed};
+/// use namegate_core::name::{Span, script::mixed};
 /// assert_eq!(mixed("отчёт report-v2.txt"), None);
 /// assert_eq!(mixed("東京Tower"), None);
 /// assert_eq!(mixed("my pаypal.txt"), Some(Span::new(3, 10))); // Cyrillic а
@@ -48,7 +48,7 @@ pub fn mixed(name: &str) -> Option<Span> {
 /// By property Script, so each code point has one script. Allocates nothing for a name of one script.
 ///
 /// ```
-/// use crate::name::script::scripts;
+/// use namegate_core::name::script::scripts;
 /// assert!(scripts("отчёт report 2").eq(["Cyrillic", "Latin"]));
 /// assert_eq!(scripts("2024-01").next(), None);
 /// ```

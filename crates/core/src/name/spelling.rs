@@ -54,7 +54,7 @@ impl Set {
 /// marks compose with nothing, and for nearly all names under compatibility forms, where each ASCII letter has a wide twin.
 ///
 /// ```
-/// use crate::name::{normalize::Form, spelling::has_others};
+/// use namegate_core::name::{normalize::Form, spelling::has_others};
 /// assert!(has_others("caf\u{e9}", Form::Nfc));
 /// assert!(has_others("cafe\u{301}", Form::Nfc));
 /// assert!(!has_others("cafe", Form::Nfc));

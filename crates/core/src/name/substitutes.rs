@@ -68,7 +68,7 @@ impl KnownMap {
     /// The mapped name; `None` if no character is mapped.
     ///
     /// ```
-    /// use crate::name::substitutes::KnownMap;
+    /// use namegate_core::name::substitutes::KnownMap;
     /// let sfm: KnownMap = "sfm".parse().unwrap();
     /// assert_eq!(sfm.apply("a\u{F022}b\u{F029}").as_deref(), Some("a:b."));
     /// let to_sfm: KnownMap = "to-sfm".parse().unwrap();
@@ -153,7 +153,7 @@ impl KnownMap {
 /// meanings.
 ///
 /// ```
-/// use crate::name::substitutes::meanings_of_private;
+/// use namegate_core::name::substitutes::meanings_of_private;
 /// let meanings = |c| meanings_of_private(c).map(|(map, c)| format!("{map} {c}")).collect::<Vec<_>>().join(", ");
 /// assert_eq!(meanings('\u{F022}'), "sfm :, sfu \"");
 /// assert_eq!(meanings('\u{F03A}'), "sfu :");

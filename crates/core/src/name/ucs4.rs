@@ -78,7 +78,7 @@ pub const fn min_value(len: usize) -> u32 {
 /// The value of the sequence at the start of `bytes`, and its length in octets; `None` if there is no complete sequence.
 ///
 /// ```
-/// use crate::name::ucs4;
+/// use namegate_core::name::ucs4;
 /// assert_eq!(ucs4::decode(b"\xC3\xA9"), Some((0xE9, 2)));
 /// assert_eq!(ucs4::decode(b"\xED\xA0\x80"), Some((0xD800, 3)));            // a surrogate: has a value, is no UTF-8
 /// assert_eq!(ucs4::decode(b"\xFD\xBF\xBF\xBF\xBF\xBF"), Some((0x7FFF_FFFF, 6)));
@@ -102,7 +102,7 @@ pub fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
 /// is that great.
 ///
 /// ```
-/// use crate::name::ucs4::notation;
+/// use namegate_core::name::ucs4::notation;
 /// assert_eq!([0x2F, 0xD800, 0x10_FFFF].map(notation), ["U+002F", "U+D800", "U+10FFFF"]);
 /// assert_eq!(notation(0x3FF_FFFF), "UCS-4 value 0x3FFFFFF");
 /// ```
@@ -113,7 +113,7 @@ pub fn notation(value: u32) -> String {
 /// The shortest sequence for a UCS-4 value, 1 to 6 octets; `None` above [`MAX`].
 ///
 /// ```
-/// use crate::name::ucs4;
+/// use namegate_core::name::ucs4;
 /// assert_eq!(ucs4::encode(0x20_0000).unwrap().as_slice(), b"\xF8\x88\x80\x80\x80");
 /// assert_eq!(ucs4::encode(0x8000_0000), None);
 /// ```
@@ -125,7 +125,7 @@ pub fn encode(value: u32) -> Option<Sequence> {
 /// The sequence of exactly `len` octets for a value: overlong if `len` is more than it needs, `None` if it does not fit.
 ///
 /// ```
-/// use crate::name::ucs4;
+/// use namegate_core::name::ucs4;
 /// assert_eq!(ucs4::encode_in(0x2F, 2).unwrap().as_slice(), b"\xC0\xAF");
 /// assert_eq!(ucs4::encode_in(0x800, 2), None);
 /// ```

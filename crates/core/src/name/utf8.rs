@@ -69,7 +69,7 @@ impl std::error::Error for IllFormed {}
 /// The first ill-formed sequence. It starts where [`std::str::Utf8Error::valid_up_to`] says.
 ///
 /// ```
-/// use crate::name::utf8::{self, Malformation};
+/// use namegate_core::name::utf8::{self, Malformation};
 /// assert_eq!(utf8::validate("café".as_bytes()), Ok("café"));
 /// let e = utf8::validate(b"caf\xE9.txt").unwrap_err();
 /// assert_eq!((e.kind, e.span.start, e.span.end), (Malformation::Truncated, 3, 4));
@@ -82,7 +82,7 @@ pub fn validate(name: &[u8]) -> Result<&str, IllFormed> {
 /// All ill-formed sequences of `name`, in order.
 ///
 /// ```
-/// use crate::name::utf8::{Malformation::*, ill_formed};
+/// use namegate_core::name::utf8::{Malformation::*, ill_formed};
 /// let kinds: Vec<_> = ill_formed(b"\xC0\xAFa\xED\xA0\x80\xFF").map(|i| i.kind).collect();
 /// assert_eq!(kinds, [SeparatorSmuggling, Surrogate, InvalidOctet]);
 /// ```

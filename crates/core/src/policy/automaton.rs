@@ -5,7 +5,7 @@
 //! under a policy of the covered rules; tests hold this law for every profile.
 //!
 //! ```
-//! use crate::policy::{Policy, automaton::{Automaton, Coverage}, profile};
+//! use namegate_core::policy::{Policy, automaton::{Automaton, Coverage}, profile};
 //! let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
 //! let coverage = Coverage::new(&windows);
 //! let automaton = Automaton::new(&coverage)?;

@@ -30,7 +30,7 @@ impl Policy {
     /// Names that are not UTF-8 never collide.
     ///
     /// ```
-    /// # use crate::policy::{Policy, profile};
+    /// # use namegate_core::policy::{Policy, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let groups = policy.collisions(&[b"Makefile", b"readme", b"README", b"makefile"]);
     /// let members: Vec<_> = groups.iter().map(|g| g.members.clone()).collect();

@@ -86,13 +86,13 @@ impl Policy {
     /// policy does not allow the character everywhere in a name.
     ///
     /// ```
-    /// # use crate::policy::{EncodingHint, Policy, profile};
+    /// # use namegate_core::policy::{EncodingHint, Policy, profile};
     /// let windows = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// assert!(windows.clone().with_replacement('?').is_none() && windows.clone().with_replacement(' ').is_none());
     /// let policy = windows.with_replacement('~').unwrap();
     /// let suggested = policy.suggest_name(b"a:b", EncodingHint::Unknown, &mut |_| false);
     /// assert_eq!(suggested.unwrap().name, "a~b");
-    /// # Ok::<(), crate::policy::UnknownWord>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     #[must_use]
     pub fn with_replacement(self, replacement: char) -> Option<Self> {
@@ -105,14 +105,14 @@ impl Policy {
     /// Sets which violations suggested names repair.
     ///
     /// ```
-    /// # use crate::policy::{EncodingHint, Policy, RepairScope, profile};
-    /// # use crate::policy::rule::Severity;
+    /// # use namegate_core::policy::{EncodingHint, Policy, RepairScope, profile};
+    /// # use namegate_core::policy::rule::Severity;
     /// let s3 = Policy::from_profiles(&[profile::by_name("s3")?]);
     /// let suggested = |policy: &Policy| policy.suggest_name("Größe 3".as_bytes(), EncodingHint::Unknown, &mut |_| false);
     /// assert_eq!(suggested(&s3), None, "S3 advises against spaces and letters beyond ASCII, and stores them");
     /// let advice = s3.with_repairs(RepairScope { min_severity: Severity::Warn, ..RepairScope::default() });
     /// assert_eq!(suggested(&advice).unwrap().name, "Große_3");
-    /// # Ok::<(), crate::policy::UnknownWord>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     #[must_use]
     pub fn with_repairs(self, repairs: RepairScope) -> Self {
@@ -236,11 +236,11 @@ impl PolicyBuilder {
     /// lowered, 255 bytes.
     ///
     /// ```
-    /// # use crate::policy::{Policy, profile};
+    /// # use namegate_core::policy::{Policy, profile};
     /// let windows = Policy::builder().profiles(&[profile::by_name("windows")?]).reserve(20).build().unwrap();
     /// assert!(windows.check("é".repeat(235).as_bytes()).violations.is_empty());
     /// assert_eq!(windows.check("é".repeat(236).as_bytes()).violations[0].rule.name(), "name-too-long");
-    /// # Ok::<(), crate::policy::UnknownWord>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn reserve(mut self, units: usize) -> Self {
         self.reserve = units;

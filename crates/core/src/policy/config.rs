@@ -4,14 +4,14 @@
 //! A file is a complete policy and means the same to every command.
 //!
 //! ```
-//! use crate::policy::config::Config;
-//! use crate::policy::rule::{RuleId, Severity};
+//! use namegate_core::policy::config::Config;
+//! use namegate_core::policy::rule::{RuleId, Severity};
 //! let config = Config::parse("[rules]\ntrailing-space = \"error\"\n")?;
 //! let policy = config.policy()?;
 //! let check = policy.check(b"report ");
 //! assert_eq!(check.violations[0].rule, RuleId::TrailingSpace);
 //! assert_eq!(check.violations[0].severity, Severity::Error);
-//! # Ok::<(), crate::policy::config::ConfigErrors>(())
+//! # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
 //! ```
 
 use std::collections::BTreeMap;
@@ -173,12 +173,12 @@ impl Config {
     /// position in the file.
     ///
     /// ```
-    /// # use crate::policy::config::Config;
+    /// # use namegate_core::policy::config::Config;
     /// let error = Config::parse("[rules]\nnot-in-form = \"warn\"\n")?.policy().unwrap_err();
     /// let error = &error.errors()[0];
     /// assert_eq!(error.message, "rule `not-in-form` is on but has no form: set `normalization.form`");
     /// assert_eq!(error.position.as_ref().map(|p| (p.line(), p.column())), Some((2, 1)));
-    /// # Ok::<(), crate::policy::config::ConfigErrors>(())
+    /// # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
     /// ```
     pub fn policy(&self) -> Result<Policy, ConfigErrors> {
         let mut config = self.clone();

@@ -10,7 +10,7 @@ impl Test {
     /// Describes the parameter of the test in one line; `None` for a test without one.
     ///
     /// ```
-    /// use crate::policy::profile::{Chars, Limit, Test, Unit};
+    /// use namegate_core::policy::profile::{Chars, Limit, Test, Unit};
     /// let parameter = |test: Test| test.parameter().unwrap_or_default();
     /// assert_eq!(parameter(Test::Reserved(Chars::one_of("<>: "))), "< > : U+0020");
     /// assert_eq!(parameter(Test::Length(Limit { max: 255, unit: Unit::Utf16 })), "at most 255 UTF-16 units");

@@ -87,7 +87,7 @@ impl Policy {
     /// Starts to compare the names in one directory; `None` if the policy does not compare names.
     ///
     /// ```
-    /// # use crate::{name::arena::Arena, policy::{Policy, profile}};
+    /// # use namegate_core::{name::arena::Arena, policy::{Policy, profile}};
     /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let mut names = Arena::new();
     /// for name in [&b"Makefile"[..], b"readme", b"README"] {

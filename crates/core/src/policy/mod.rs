@@ -4,7 +4,7 @@
 //! violations. Both use the same code, so they always agree.
 //!
 //! ```
-//! use crate::policy::{Policy, Verdict, profile};
+//! use namegate_core::policy::{Policy, Verdict, profile};
 //! let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
 //! assert_eq!(policy.verdict(b"report.txt"), Verdict::Accept("report.txt"));
 //! let Verdict::Reject(reason) = policy.verdict(b"caf\xE9.txt") else { panic!("Latin-1 is not UTF-8") };

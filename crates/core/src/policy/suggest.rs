@@ -118,13 +118,13 @@ impl Policy {
     /// Law: [`Policy::verdict`] accepts a suggested name, and there is no suggested name for it.
     ///
     /// ```
-    /// # use crate::policy::{Confidence, EncodingHint, Policy, profile};
+    /// # use namegate_core::policy::{Confidence, EncodingHint, Policy, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
     /// let repair = |name: &[u8]| policy.suggest_name(name, EncodingHint::Unknown, &mut |other| other == "a b.txt");
     /// assert_eq!(repair(b"caf\xE9.txt").unwrap().name, "café.txt");
     /// assert_eq!(repair(b"a\nb.txt").unwrap().name, "a b_2.txt");
     /// assert_eq!(repair(b"good.txt"), None);
-    /// # Ok::<(), crate::policy::UnknownWord>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn suggest_name(
         &self,
@@ -187,7 +187,7 @@ impl fmt::Display for DecodedAs {
     /// For people, what the name is: `not UTF-8, probably windows-1252`.
     ///
     /// ```
-    /// use crate::policy::{Confidence, DecodedAs};
+    /// use namegate_core::policy::{Confidence, DecodedAs};
     /// let explanation = "windows-1252".parse().unwrap();
     /// let said = |confidence| DecodedAs { explanation, confidence }.to_string();
     /// assert_eq!(said(Confidence::Likely), "not UTF-8, probably windows-1252");
@@ -475,8 +475,8 @@ impl<'g> EncodingHint<'g> {
     /// Decodes `name`, which is not UTF-8. [`EncodingHint::reader`] is faster for many names.
     ///
     /// ```
-    /// use crate::name::reading::{Contents, Encoding};
-    /// use crate::policy::EncodingHint;
+    /// use namegate_core::name::reading::{Contents, Encoding};
+    /// use namegate_core::policy::EncodingHint;
     /// let meaning = EncodingHint::Given(Encoding::WINDOWS_1252).read(b"caf\xE9");
     /// assert_eq!((&*meaning.text, &*meaning.explanation.to_string()), ("café", "windows-1252"));
     /// let pair = EncodingHint::Unknown.read(b"x\xED\xA1\x8C\xED\xBE\xB4");

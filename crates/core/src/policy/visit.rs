@@ -24,7 +24,7 @@ impl Policy {
     /// Decides whether `name`, one path component, is allowed. Accepting a name allocates nothing.
     ///
     /// ```
-    /// # use crate::policy::{Policy, Verdict, profile};
+    /// # use namegate_core::policy::{Policy, Verdict, profile};
     /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// assert!(matches!(windows.verdict(b"aux.h"), Verdict::Reject(v) if v.rule.name() == "reserved-name"));
     /// ```
@@ -61,7 +61,7 @@ impl Policy {
     /// Finds all violations of `name`, one path component, in the order of its bytes.
     ///
     /// ```
-    /// # use crate::policy::{Policy, profile};
+    /// # use namegate_core::policy::{Policy, profile};
     /// let windows = Policy::from_profiles(&[profile::by_name("windows").unwrap()]);
     /// let rules: Vec<_> = windows.check(b"what?.").violations.iter().map(|v| v.rule.name()).collect();
     /// assert_eq!(rules, ["reserved-character", "trailing-dot"]);
@@ -73,7 +73,7 @@ impl Policy {
     /// [`Policy::check`] for the name of an entry of which more is known.
     ///
     /// ```
-    /// # use crate::policy::{Entry, EntryKind, Policy, profile, rule::Severity};
+    /// # use namegate_core::policy::{Entry, EntryKind, Policy, profile, rule::Severity};
     /// let sharepoint = Policy::from_profiles(&[profile::by_name("sharepoint").unwrap()]);
     /// let severity = |kind| Some(sharepoint.check_entry(b"~old", Entry::of_kind(kind)).violations.first()?.severity);
     /// assert_eq!(severity(EntryKind::Directory), Some(Severity::Error));
@@ -105,7 +105,7 @@ impl Policy {
     /// Checks all names of an arena in one pass. Gives the names with violations, each with the offset of its first byte.
     ///
     /// ```
-    /// # use crate::{name::arena::Arena, policy::Policy};
+    /// # use namegate_core::{name::arena::Arena, policy::Policy};
     /// let mut arena = Arena::new();
     /// for name in [&b"good"[..], b"caf\xE9", b"fine"] {
     ///     arena.push(name).unwrap();
@@ -429,7 +429,7 @@ impl Policy {
     /// Finds the violations of the whole path of an entry. Spans are bytes of `path`.
     ///
     /// ```
-    /// # use crate::policy::{EntryKind, Policy, profile};
+    /// # use namegate_core::policy::{EntryKind, Policy, profile};
     /// let s3 = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
     /// let found = s3.check_path("d/".repeat(513).as_bytes(), EntryKind::Directory);
     /// assert_eq!((found[0].rule.name(), found[0].span.start), ("path-too-long", 1024));

@@ -13,7 +13,7 @@ const SURE: f32 = 10.0;
 /// How the names of a directory were read wrongly that were text in other encodings than UTF-8.
 ///
 /// ```
-/// use crate::name::misread::{SharedMisreading, undo};
+/// use namegate_core::name::misread::{SharedMisreading, undo};
 /// let names = ["éµéÌ (read).txt", "éÞéÃé¦"];
 /// let shared = SharedMisreading::of_names(names.into_iter()).unwrap();
 /// assert_eq!(shared.undo(names[0]).unwrap().text, "よむ (read).txt");

@@ -63,7 +63,7 @@ pub enum Contents {
 /// What happened to a name that is not UTF-8.
 ///
 /// ```
-/// use crate::name::reading::{Contents, Damage, Wrapping};
+/// use namegate_core::name::reading::{Contents, Damage, Wrapping};
 /// let half_escaped = Damage { wrapping: Wrapping::Percent, contents: Contents::Utf8 };
 /// assert_eq!(half_escaped.read(b"\xE8\xAF%98\xE6\xA3%8B").as_deref(), Some("诘棋"));
 /// assert_eq!(half_escaped.to_string(), "half-escaped UTF-8");

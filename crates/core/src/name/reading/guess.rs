@@ -70,7 +70,7 @@ pub struct NameReading {
 /// A guess at the encodings of some names.
 ///
 /// ```
-/// use crate::name::reading::{EncodingCounts, EncodingGuess};
+/// use namegate_core::name::reading::{EncodingCounts, EncodingGuess};
 /// let names = [&b"r\xE9sum\xE9.txt"[..], b"fa\xE7ade.jpg", b"\xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0"];
 /// let guess = EncodingGuess::for_names(names, &EncodingCounts::default()).unwrap();
 /// assert_eq!(guess.read(names[0]).unwrap().text, "résumé.txt");

@@ -54,7 +54,7 @@ impl std::error::Error for ConfigError {}
 /// All errors of a configuration, or the first [`ConfigErrors::MOST`] of more.
 ///
 /// ```
-/// use crate::policy::config::Config;
+/// use namegate_core::policy::config::Config;
 /// let error = Config::parse("[rules]\ntrailing-spaces = \"error\"\n").unwrap_err();
 /// assert_eq!(
 ///     error.in_file("site.toml").to_string(),

@@ -36,10 +36,10 @@ impl Config {
     /// [`Inexpressible`] if a program added rules to the policy.
     ///
     /// ```
-    /// use crate::policy::{Policy, config::Config, profile};
+    /// use namegate_core::policy::{Policy, config::Config, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("strict").unwrap()]);
     /// assert_eq!(Config::from_policy(&policy)?.to_toml(), "profiles = [\"strict\"]\n");
-    /// # Ok::<(), crate::policy::config::Inexpressible>(())
+    /// # Ok::<(), namegate_core::policy::config::Inexpressible>(())
     /// ```
     pub fn from_policy(policy: &Policy) -> Result<Self, Inexpressible> {
         let mut config = Self {
@@ -92,10 +92,10 @@ impl Config {
     /// The configuration as text that [`Config::parse`] reads back.
     ///
     /// ```
-    /// use crate::policy::config::Config;
+    /// use namegate_core::policy::config::Config;
     /// let config = Config::parse("limits = { name-bytes = 1_00 } # short\nprofiles = []")?;
     /// assert_eq!(config.to_toml(), "profiles = []\n\n[limits]\nname-bytes = 100\n");
-    /// # Ok::<(), crate::policy::config::ConfigErrors>(())
+    /// # Ok::<(), namegate_core::policy::config::ConfigErrors>(())
     /// ```
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

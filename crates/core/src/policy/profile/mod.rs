@@ -348,9 +348,9 @@ impl Profile {
 /// An unknown name, with the nearest known one.
 ///
 /// ```
-/// # use crate::policy::profile::by_name;
+/// # use namegate_core::policy::profile::by_name;
 /// assert_eq!(by_name("onedrive")?.name, "sharepoint");
-/// # Ok::<(), crate::policy::UnknownWord>(())
+/// # Ok::<(), namegate_core::policy::UnknownWord>(())
 /// ```
 pub fn by_name(name: &str) -> Result<&'static Profile, UnknownWord> {
     let meant = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |&(_, known)| known);

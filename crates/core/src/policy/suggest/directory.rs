@@ -72,13 +72,13 @@ impl Policy {
     /// The suggested names do not depend on the order of `names`. The time is that of sorting them.
     ///
     /// ```
-    /// # use crate::policy::{Policy, profile};
+    /// # use namegate_core::policy::{Policy, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("strict")?]);
     /// let names: [&[u8]; 4] = [b"na\xEFve.txt", b"caf\xE9", "café".as_bytes(), b"fa\xE7ade"];
     /// let repairs = policy.suggest_names(&names, None);
     /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
     /// assert_eq!(repaired, [Some("naïve.txt"), Some("café_2"), None, Some("façade")]);
-    /// # Ok::<(), crate::policy::UnknownWord>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn suggest_names(&self, names: &[&[u8]], encoding: Option<Encoding>) -> Vec<Option<SuggestedName>> {
         let imperfect = self.imperfect(names);
@@ -116,14 +116,14 @@ impl Policy {
     /// their names.
     ///
     /// ```
-    /// # use crate::policy::{Confidence, Policy, profile};
+    /// # use namegate_core::policy::{Confidence, Policy, profile};
     /// let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
     /// let names: [&[u8]; 3] = [b"a\xEF\x80\xA2b", b"a_b", b"con"];
     /// let meant = [Some(("a:b".to_owned(), Confidence::Certain)), None, None];
     /// let repairs = policy.suggest_names_for_meanings(&names, &meant);
     /// let repaired: Vec<_> = repairs.iter().map(|r| r.as_ref().map(|r| r.name.as_str())).collect();
     /// assert_eq!(repaired, [Some("a_b_2"), None, Some("con_")]);
-    /// # Ok::<(), crate::policy::UnknownWord>(())
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn suggest_names_for_meanings(
         &self,

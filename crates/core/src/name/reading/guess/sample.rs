@@ -9,7 +9,7 @@ use crate::name::escape::stable_hash;
 /// The names of a directory that need an encoding: all of them, or some that do not depend on their order.
 ///
 /// ```
-/// use crate::name::reading::{EncodingCounts, EncodingGuess, EncodingSample};
+/// use namegate_core::name::reading::{EncodingCounts, EncodingGuess, EncodingSample};
 /// let mut sample = EncodingSample::default();
 /// for name in [&b"r\xE9sum\xE9.txt"[..], b"plain", b"fa\xE7ade.jpg", b"caf\xE9"] {
 ///     sample.add(name);
