@@ -4,7 +4,7 @@
 //! `_total` for counters.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::snapshot::{AuditCounts, RuleCount};
 
@@ -23,101 +23,109 @@ impl<'s> ExpositionPage<'s> {
         Self { text: String::with_capacity(1 << 15), labels }
     }
 
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn counter(&mut self, name: &'static str, help: &str) -> MetricFamily<'_, 's> {
+        self.family(name, "counter", help)
+    }
+
+    pub(super) fn gauge(&mut self, name: &'static str, help: &str) -> MetricFamily<'_, 's> {
+        self.family(name, "gauge", help)
+    }
+
+    pub(super) fn histogram(&mut self, name: &'static str, help: &str) -> MetricFamily<'_, 's> {
+        self.family(name, "histogram", help)
+    }
+
+    pub(super) fn family(&mut self, name: &'static str, kind: &str, help: &str) -> MetricFamily<'_, 's> {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// Writes one sample; the labels of the page come first.
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        let own = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        self.text.push_str(name);
-        let mut before = '{';
-        for (label, value) in own.chain(labels.iter().copied()) {
-            let _ = write!(self.text, "{before}{label}=\"");
-            escape(&mut self.text, value);
-            self.text.push('"');
-            before = ',';
-        }
-        if before == ',' {
-            self.text.push('}');
-        }
-        let _ = writeln!(self.text, " {value}");
-    }
-
-    /// Writes a family of one sample.
-    pub(super) fn alone(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
+        MetricFamily { page: self, name }
     }
 
     /// Writes which program this is, since when it runs, and until when the page is not outdated, if it is a file.
     pub(super) fn process(&mut self, version: &str, start_seconds: f64, expires: Option<u64>) {
-        let name = "namegate_build_info";
-        self.family(name, "gauge", "Version of namegate, as a label; the value is always 1.");
-        self.sample(name, &[("version", version)], 1);
-        self.alone(
-            "namegate_start_time_seconds",
-            "gauge",
-            "Start time of the instance, in seconds since 1970.",
-            start_seconds,
-        );
+        let help = "Version of namegate, as a label; the value is always 1.";
+        self.gauge("namegate_build_info", help).sample(&[("version", version)], 1);
+        let help = "Start time of the instance, in seconds since 1970.";
+        self.gauge("namegate_start_time_seconds", help).value(start_seconds);
         if let Some(expires) = expires {
-            self.alone(
-                "namegate_textfile_expires_seconds",
-                "gauge",
-                "Time, in seconds since 1970, by which this file should have been written again.",
-                expires,
-            );
+            let help = "Time, in seconds since 1970, by which this file should have been written again.";
+            self.gauge("namegate_textfile_expires_seconds", help).value(expires);
         }
     }
 
-    /// Writes the names that break the policy: refused ones, and those that were let through. Each count has labels of its own.
-    pub(super) fn names<'c>(
+    /// Writes the names that break the policy: refused ones, and those that were let through.
+    pub(super) fn refusals<'c>(
         &mut self,
-        refused: impl Iterator<Item = (Option<&'c str>, &'c RuleCount)>,
-        let_through: impl Iterator<Item = (Option<&'c str>, &'c RuleCount)>,
+        refused: impl Iterator<Item = GuardedCounts<'c>>,
+        let_through: impl Iterator<Item = GuardedCounts<'c>>,
     ) {
-        let name = "namegate_refusals_total";
-        self.family(name, "counter", "Refused names, by operation and violated rule.");
-        refused.for_each(|(guard, count)| self.rule_count(name, guard, count));
-        let name = "namegate_let_through_total";
+        let help = "Refused names, by operation and violated rule.";
+        self.counter("namegate_refusals_total", help).rule_counts(refused);
         let help = "Names that break the policy and were let through, by operation and violated rule.";
-        self.family(name, "counter", help);
-        let_through.for_each(|(guard, count)| self.rule_count(name, guard, count));
-    }
-
-    /// Writes the names that break the policy and were stored as others.
-    pub(super) fn repaired(&mut self, counts: &[RuleCount]) {
-        let name = "namegate_repaired_total";
-        let help = "Names that break the policy and were stored as others, by operation and violated rule.";
-        self.family(name, "counter", help);
-        counts.iter().for_each(|count| self.rule_count(name, None, count));
-    }
-
-    fn rule_count(&mut self, name: &str, guard: Option<&str>, RuleCount { op, rule, count }: &RuleCount) {
-        let rule = rule.as_deref().unwrap_or("reads-as-escape");
-        let labels =
-            guard.map(|guard| ("guard", guard)).into_iter().chain([("op", op.as_str()), ("rule", rule)]);
-        self.sample(name, &labels.collect::<Vec<_>>(), count);
+        self.counter("namegate_let_through_total", help).rule_counts(let_through);
     }
 
     /// Writes what happened to audit records.
     pub(super) fn audit(&mut self, audit: AuditCounts) {
-        self.alone("namegate_audit_records_total", "counter", "Audit records written.", audit.recorded);
-        let name = "namegate_audit_dropped_total";
-        self.family(
-            name,
-            "counter",
-            "Audit records not written, by reason: record limit of a user (rate), byte limit of a user (bytes), full queue \
-             (queue), failed write (file).",
-        );
+        self.counter("namegate_audit_records_total", "Audit records written.").value(audit.recorded);
+        let help = "Audit records not written, by reason: record limit of a user (rate), byte limit of a user (bytes), full \
+                    queue (queue), failed write (file).";
+        let mut dropped = self.counter("namegate_audit_dropped_total", help);
         for (reason, count) in [
             ("rate", audit.dropped_rate),
             ("bytes", audit.dropped_bytes),
             ("queue", audit.dropped_queue),
             ("file", audit.dropped_file),
         ] {
-            self.sample(name, &[("reason", reason)], count);
+            dropped.sample(&[("reason", reason)], count);
+        }
+    }
+}
+
+/// Counts of names, and the guard that they are of, if it is one.
+pub(super) type GuardedCounts<'c> = (Option<&'c str>, &'c Vec<RuleCount>);
+
+/// A metric whose samples are being written.
+pub(super) struct MetricFamily<'p, 's> {
+    page: &'p mut ExpositionPage<'s>,
+    name: &'static str,
+}
+
+impl MetricFamily<'_, '_> {
+    /// Writes the only sample.
+    pub(super) fn value(mut self, value: impl Display) {
+        self.sample(&[], value);
+    }
+
+    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.part("", labels, value);
+    }
+
+    /// Writes a sample of a part of the metric, as histograms have them; the labels of the page come first.
+    pub(super) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let ExpositionPage { text, labels: own } = &mut *self.page;
+        let own = own.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let _ = write!(text, "{}{suffix}", self.name);
+        let mut before = '{';
+        for (label, value) in own.chain(labels.iter().copied()) {
+            let _ = write!(text, "{before}{label}=\"");
+            escape(text, value);
+            text.push('"');
+            before = ',';
+        }
+        if before == ',' {
+            text.push('}');
+        }
+        let _ = writeln!(text, " {value}");
+    }
+
+    pub(super) fn rule_counts<'c>(&mut self, counts: impl Iterator<Item = GuardedCounts<'c>>) {
+        for (guard, counts) in counts {
+            for RuleCount { op, rule, count } in counts {
+                let rule = rule.as_deref().unwrap_or("reads-as-escape");
+                let guard = guard.map(|guard| ("guard", guard)).into_iter();
+                let labels: Vec<_> = guard.chain([("op", op.as_str()), ("rule", rule)]).collect();
+                self.sample(&labels, count);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::exposition::ExpositionPage;
+use super::exposition::{ExpositionPage, GuardedCounts};
 use super::{Metrics, MetricsSource, RuleCount};
 use crate::audit::{AuditOutcome, AuditRecord};
 
@@ -94,14 +94,14 @@ impl MetricsSource for GuardMetrics {
         let state = self.state.lock();
         state.guards(&mut page);
         state.hooks(&mut page);
-        page.names(by_guard(&state.refused), by_guard(&state.let_through));
+        page.refusals(by_guard(&state.refused), by_guard(&state.let_through));
         page.audit(process.audit);
         page.text
     }
 }
 
-fn by_guard(counts: &NameCounts) -> impl Iterator<Item = (Option<&str>, &RuleCount)> {
-    counts.iter().flat_map(|(guard, counts)| counts.iter().map(|count| (Some(guard.as_str()), count)))
+fn by_guard(counts: &NameCounts) -> impl Iterator<Item = GuardedCounts<'_>> {
+    counts.iter().map(|(guard, counts)| (Some(guard.as_str()), counts))
 }
 
 impl GuardState {
@@ -142,23 +142,23 @@ impl GuardState {
                 |guard| guard.lost_events,
             ),
         ] {
-            page.family(name, kind, help);
+            let mut family = page.family(name, kind, help);
             for ((path, scope), guard) in &guards {
-                page.sample(name, &[("guard", path), ("scope", scope)], value(guard));
+                family.sample(&[("guard", path), ("scope", scope)], value(guard));
             }
         }
     }
 
     fn hooks(&self, page: &mut ExpositionPage<'_>) {
-        let name = "namegate_guard_hook_attached";
-        page.family(name, "gauge", "1 if the program of the security hook is there, 0 if it was removed.");
+        let help = "1 if the program of the security hook is there, 0 if it was removed.";
+        let mut attached = page.gauge("namegate_guard_hook_attached", help);
         for hook in &self.hooks {
-            page.sample(name, &[("hook", hook.hook)], u8::from(hook.is_attached));
+            attached.sample(&[("hook", hook.hook)], u8::from(hook.is_attached));
         }
-        let name = "namegate_guard_missed_calls_total";
-        page.family(name, "counter", "Calls of the security hook for which the kernel skipped the program.");
+        let help = "Calls of the security hook for which the kernel skipped the program.";
+        let mut missed = page.counter("namegate_guard_missed_calls_total", help);
         for hook in &self.hooks {
-            page.sample(name, &[("hook", hook.hook)], hook.missed);
+            missed.sample(&[("hook", hook.hook)], hook.missed);
         }
     }
 }
