@@ -16,7 +16,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use namegate_core::name::display::{display, shown};
 use namegate_files::output::{remove_unfinished, waiting, writing};
 use namegate_fix::plan::path_in;
-use namegate_scan::progress::{Observer, Remaining};
+use namegate_fix::progress::{ChangeObserver, Remaining};
+use namegate_scan::progress::Observer;
 use namegate_scan::report::layout::{counted, grouped};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -313,15 +314,7 @@ impl<'o> TerminalProgress<'o> {
     }
 }
 
-impl Observer for TerminalProgress<'_> {
-    fn checked(&self, dir: &Path, names: u64, findings: u64) {
-        self.names.fetch_add(names, Relaxed);
-        self.findings.fetch_add(findings, Relaxed);
-        let mut current = self.current.lock();
-        current.as_mut_os_string().clear();
-        current.push(dir);
-    }
-
+impl ChangeObserver for TerminalProgress<'_> {
     fn finished(&self) {
         self.finished.fetch_add(1, Relaxed);
     }
@@ -338,6 +331,16 @@ impl Observer for TerminalProgress<'_> {
                 self.beside_bar(|| writeln!(output.out, "left: {path} -> {new}: {}", remaining.reason));
             output.failure = written.err();
         }
+    }
+}
+
+impl Observer for TerminalProgress<'_> {
+    fn checked(&self, dir: &Path, names: u64, findings: u64) {
+        self.names.fetch_add(names, Relaxed);
+        self.findings.fetch_add(findings, Relaxed);
+        let mut current = self.current.lock();
+        current.as_mut_os_string().clear();
+        current.push(dir);
     }
 
     fn problem(&self, problem: &dyn fmt::Display) {

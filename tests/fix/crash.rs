@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, ThreadId};
 
 use namegate_fix::apply::ApplyOptions;
-use namegate_scan::progress::{KillPoint, Observer, Remaining};
+use namegate_fix::progress::{ChangeObserver, KillPoint, Remaining};
+use namegate_scan::progress::Observer;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -67,7 +68,7 @@ struct KillAt {
     synced: PathBuf,
 }
 
-impl Observer for KillAt {
+impl ChangeObserver for KillAt {
     fn reached(&self, point: KillPoint) {
         if let KillPoint::Synced(len) = point {
             fs::write(&self.synced, len.to_string()).unwrap();
@@ -80,7 +81,9 @@ impl Observer for KillAt {
     fn remains(&self, remaining: &Remaining) {
         panic!("{remaining:?}");
     }
+}
 
+impl Observer for KillAt {
     fn problem(&self, problem: &dyn Display) {
         panic!("{problem}");
     }
@@ -417,7 +420,9 @@ fn resuming_repeats_renames_that_a_power_failure_lost() {
 #[derive(Default)]
 struct RenamingThreads(Mutex<HashSet<ThreadId>>);
 
-impl Observer for RenamingThreads {
+impl Observer for RenamingThreads {}
+
+impl ChangeObserver for RenamingThreads {
     fn reached(&self, point: KillPoint) {
         if point == KillPoint::Changed {
             self.0.lock().unwrap().insert(thread::current().id());

@@ -18,10 +18,11 @@ use namegate_fix::plan::{
     FileKind, InodeTime, PlanDirectory, PlanHeader, PlanRoot, Rename, Retarget, SeenBirth, SeenEntry,
     TargetPart, components,
 };
+use namegate_fix::progress::{ChangeObserver, Remaining};
 use namegate_fix::roots::PlanRoots;
 use namegate_fix::stored_plan::StoredPlan;
 use namegate_fix::undo::{UndoTally, undo};
-use namegate_scan::progress::{Observer, Remaining};
+use namegate_scan::progress::Observer;
 
 use crate::whole_plan::Plan;
 
@@ -211,7 +212,9 @@ impl Recorder {
     }
 }
 
-impl Observer for Recorder {
+impl Observer for Recorder {}
+
+impl ChangeObserver for Recorder {
     fn remains(&self, remaining: &Remaining) {
         self.0.lock().unwrap().push((remaining.old.to_vec(), remaining.reason.clone()));
     }
@@ -238,7 +241,7 @@ pub fn begin(
     plan: &Plan,
     path: &Path,
     options: ApplyOptions<'_>,
-    observer: &dyn Observer,
+    observer: &dyn ChangeObserver,
 ) -> io::Result<Journal> {
     let header = JournalHeader {
         version: VERSION,
@@ -264,7 +267,7 @@ pub fn apply_plan(
     plan: &Plan,
     path: &Path,
     options: ApplyOptions<'_>,
-    observer: &dyn Observer,
+    observer: &dyn ChangeObserver,
 ) -> io::Result<ApplyTally> {
     let mut journal = begin(plan, path, options, observer)?;
     let (plan, roots) = stored(plan);
@@ -276,7 +279,7 @@ pub fn resume_plan(
     plan: &Plan,
     path: &Path,
     options: ApplyOptions<'_>,
-    observer: &dyn Observer,
+    observer: &dyn ChangeObserver,
 ) -> io::Result<ApplyTally> {
     let (mut journal, contents) = Journal::resume(path).unwrap();
     let (plan, roots) = stored(plan);
@@ -284,7 +287,7 @@ pub fn resume_plan(
 }
 
 /// Undoes the changes in a journal.
-pub fn undo_journal(path: &Path, observer: &dyn Observer) -> io::Result<UndoTally> {
+pub fn undo_journal(path: &Path, observer: &dyn ChangeObserver) -> io::Result<UndoTally> {
     let (mut journal, contents) = Journal::resume(path).unwrap();
     undo(&mut journal, &contents, "now".into(), observer)
 }

@@ -19,8 +19,6 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use namegate_scan::progress::Observer;
-
 use self::commit::BatchCommitter;
 use self::link_update::LinkUpdate;
 use self::prepare::BatchPreparer;
@@ -30,6 +28,7 @@ pub use self::run::{ApplyOptions, ApplyTally};
 use super::journal::{Journal, JournalContents};
 use super::roots::PlanRoots;
 use super::stored_plan::StoredPlan;
+use crate::progress::ChangeObserver;
 
 /// The default number of renames in a batch: each costs two flushes, and is held in memory twice.
 pub const BATCH_SIZE: usize = 16_384;
@@ -42,7 +41,7 @@ pub fn rehearse(
     plan: &StoredPlan,
     roots: PlanRoots,
     options: ApplyOptions<'_>,
-    observer: &dyn Observer,
+    observer: &dyn ChangeObserver,
 ) -> io::Result<ApplyTally> {
     let run = ApplyRun::new(plan, roots, options);
     execute(&run, BatchCommitter::new(&run.roots, None, options, observer))
@@ -58,7 +57,7 @@ pub fn apply(
     journal: &mut Journal,
     earlier: Option<&JournalContents>,
     options: ApplyOptions<'_>,
-    observer: &dyn Observer,
+    observer: &dyn ChangeObserver,
 ) -> io::Result<ApplyTally> {
     let run = ApplyRun::new(plan, roots, options);
     let mut committer = BatchCommitter::new(&run.roots, Some(journal), options, observer);

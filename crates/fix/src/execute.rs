@@ -10,7 +10,6 @@ use std::thread;
 
 use namegate_core::name::display::display;
 use namegate_files::json::{Base64, Hex};
-use namegate_scan::progress::{KillPoint, Observer, Remaining};
 use namegate_sys::process::processors;
 use nix::errno::Errno;
 use nix::sys::stat::{UtimensatFlags, utimensat};
@@ -26,13 +25,14 @@ use super::plan::{FileKind, InodeTime};
 use super::private::CurrentPrivateDir;
 use super::relink::time_spec;
 use super::roots::{OpenPlanDir, PlanRoots};
+use crate::progress::{ChangeObserver, KillPoint, Remaining};
 
 /// Executes batches.
 pub struct Executor<'r> {
     pub roots: Arc<PlanRoots>,
     /// The changes of earlier runs.
     pub history: History,
-    pub observer: &'r dyn Observer,
+    pub observer: &'r dyn ChangeObserver,
     /// How many original names could not be kept, by reason.
     pub not_kept: BTreeMap<&'static str, u64>,
 }

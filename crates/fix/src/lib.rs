@@ -18,6 +18,7 @@ pub mod original_name_xattr;
 pub mod plan;
 pub mod plan_table;
 mod private;
+pub mod progress;
 pub mod propose;
 mod relink;
 pub mod roots;

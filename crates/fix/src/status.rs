@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io;
 
-use namegate_scan::progress::Remaining;
-
 use super::execute::describe_remaining;
 use super::group::Direction;
 use super::history::History;
 use super::journal::{BatchEntry, FailedEntry, JournalBatch, JournalContents};
+use crate::progress::Remaining;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalPhase {

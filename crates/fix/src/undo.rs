@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use namegate_scan::progress::Observer;
-
 use super::entry::EntryFailure;
 use super::execute::{BatchRun, Executor, describe_remaining};
 use super::group::Direction;
@@ -19,6 +17,7 @@ use super::journal::{
 };
 use super::plan::InodeTime;
 use super::roots::PlanRoots;
+use crate::progress::ChangeObserver;
 
 /// The result of an undo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub fn undo(
     journal: &mut Journal,
     contents: &JournalContents,
     started: String,
-    observer: &dyn Observer,
+    observer: &dyn ChangeObserver,
 ) -> io::Result<UndoTally> {
     let mut tally = UndoTally::default();
     let mut history = History::read(contents, journal.file())?;

@@ -10,8 +10,8 @@ use namegate_core::name::display::{display, shown};
 use namegate_files::json::{self, Base64};
 use namegate_fix::journal::{JournalContents, JournalError};
 use namegate_fix::plan::path_in;
+use namegate_fix::progress::Remaining;
 use namegate_fix::status::{JournalPhase, JournalSummary};
-use namegate_scan::progress::Remaining;
 use namegate_scan::report::layout::counted;
 use serde::Serialize;
 

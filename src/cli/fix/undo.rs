@@ -10,9 +10,9 @@ use namegate_fix::execute::describe_remaining;
 use namegate_fix::group::Direction;
 use namegate_fix::journal::{FailedEntry, Journal, JournalContents};
 use namegate_fix::plan::path_in;
+use namegate_fix::progress::Remaining;
 use namegate_fix::status::JournalPhase;
 use namegate_fix::undo::undo;
-use namegate_scan::progress::Remaining;
 use namegate_scan::report::layout::counted;
 
 use super::apply::{list_journals, write_index_changes};

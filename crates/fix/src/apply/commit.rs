@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use namegate_files::json::Hex;
-use namegate_scan::progress::Observer;
 
 use super::prepared::{PreparedBatch, max_open};
 use super::run::{ApplyOptions, ApplyTally};
@@ -19,6 +18,7 @@ use crate::journal::{
 };
 use crate::plan::PlanDirectory;
 use crate::plan::id_set::IdSet;
+use crate::progress::ChangeObserver;
 use crate::roots::{OpenPlanDir, PlanRoots};
 
 /// The number of renames that may wait for a temporary name.
@@ -48,7 +48,7 @@ impl<'r> BatchCommitter<'r> {
         roots: &Arc<PlanRoots>,
         journal: Option<&'r mut Journal>,
         options: ApplyOptions<'r>,
-        observer: &'r dyn Observer,
+        observer: &'r dyn ChangeObserver,
     ) -> Self {
         let (roots, history) = (Arc::clone(roots), History::default());
         Self {

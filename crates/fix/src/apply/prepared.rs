@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use namegate_files::json::{Base64, Hex};
-use namegate_scan::progress::Remaining;
 use namegate_sys::{open_files, stat};
 
 use crate::entry::EntryFailure;
 use crate::journal::{BatchDirectory, BatchEntry, RenderedRecords};
 use crate::plan::PlanDirectory;
 use crate::plan::id_set::IdSet;
+use crate::progress::Remaining;
 use crate::roots::OpenPlanDir;
 
 /// The limit of open directories in a batch.

@@ -15,13 +15,14 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use namegate_scan::progress::{KillPoint, Observer};
 use namegate_sys::stat;
 use namegate_sys::trust::{check_guarded, is_trusted, others_can_write};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
+
+use crate::progress::{ChangeObserver, KillPoint};
 
 pub use batch::{BatchEntry, JournalBatch};
 pub use read::{BatchState, JournalContents, JournalError, read_header};
@@ -110,7 +111,7 @@ impl Journal {
     ///
     /// # Errors
     /// The file cannot be created, or exists; for root, others can write the directory.
-    pub fn create(path: &Path, header: JournalHeader, observer: &dyn Observer) -> io::Result<Self> {
+    pub fn create(path: &Path, header: JournalHeader, observer: &dyn ChangeObserver) -> io::Result<Self> {
         let home = JournalHome::open_dir(path)?;
         let file = home.open(OFlag::O_CREAT | OFlag::O_EXCL)?;
         let file = lock(file)?.ok_or_else(in_use)?;
@@ -179,7 +180,7 @@ impl Journal {
     ///
     /// # Errors
     /// That failed; then none of the appended changes may be executed.
-    pub fn commit(&mut self, observer: &dyn Observer) -> io::Result<()> {
+    pub fn commit(&mut self, observer: &dyn ChangeObserver) -> io::Result<()> {
         let written = self.file.write_all(&self.buffer).and_then(|()| {
             observer.reached(KillPoint::Written);
             self.file.sync_data()

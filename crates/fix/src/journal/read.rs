@@ -10,12 +10,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use namegate_scan::progress::Remaining;
-
 use super::batch::JournalBatch;
 use super::record::{FailedEntry, JournalHeader, JournalRecord, stated_check, stated_version};
 use super::{VERSION, lock};
 use crate::plan::{InodeTime, MAX_HEADER_BYTES};
+use crate::progress::Remaining;
 
 #[derive(Debug)]
 pub struct JournalContents {

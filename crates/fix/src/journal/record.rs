@@ -8,12 +8,12 @@ use std::io::Write as _;
 
 use namegate_core::policy::Confidence;
 use namegate_files::json::{Base64, Hex};
-use namegate_scan::progress::Remaining;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{GroupMember, RenameGroup};
 use crate::moving::Move;
 use crate::plan::{FileKind, InodeTime, PlanRoot};
+use crate::progress::Remaining;
 use crate::relink::Relink;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
