@@ -12,11 +12,11 @@ use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedVio
 
 /// What was collected of one directory.
 #[derive(Default)]
-pub(super) struct CollectedDirectory {
+pub(crate) struct CollectedDirectory {
     /// The groups that lines have listed, by their ids.
-    pub(super) groups: Vec<CollectedGroup>,
+    pub(crate) groups: Vec<CollectedGroup>,
     /// Records in the order in which they came.
-    pub(super) records: Vec<CollectedRecord>,
+    pub(crate) records: Vec<CollectedRecord>,
 }
 
 /// A group of names, before it is shared.
@@ -26,10 +26,9 @@ struct GroupDraft {
 }
 
 impl CollectedDirectory {
-    /// Puts them together: names by their bytes, and groups by their members.
-    pub(super) fn into_findings(self) -> DirectoryFindings {
+    /// Puts the findings of the directory `place` together: names by their bytes, and groups by their members.
+    pub(crate) fn into_findings(self, place: Option<Arc<DirectoryPath>>) -> DirectoryFindings {
         let Self { groups: listed, mut records } = self;
-        let place = records.iter().find_map(|of| of.record.place.clone());
         let Some(place) = place else {
             let records = records.into_iter().map(|of| of.record).collect();
             return DirectoryFindings { records, ..DirectoryFindings::default() };

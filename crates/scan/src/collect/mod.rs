@@ -5,11 +5,11 @@
 //! is only one violation. So the same findings give the same report, however they were distributed. What does not fit into memory
 //! is kept in temporary files.
 
-mod collected_directory;
+pub(crate) mod collected_directory;
 mod collection;
 mod files;
 mod json_lines;
-mod record;
+pub(crate) mod record;
 mod runs;
 #[cfg(feature = "parquet")]
 mod table;
@@ -101,13 +101,13 @@ impl CollectedFindings {
         if let Some(faults) = faults {
             report_faults(faults.into_inner().map_err(io::IntoInnerError::into_error)?, report)?;
         }
-        let renderer = report.renderer();
+        let render = report.renderer();
         for part in lines.into_parts()? {
             let part = part.load()?;
             for at in 0..part.len() {
                 let findings = findings_of(&part, at)?;
                 count(&mut summary, &findings);
-                report.directory(&findings, &renderer.render(&findings))?;
+                report.write(&findings, &render(&findings))?;
             }
         }
         for (path, message) in runs.missing(summary.findings()) {
@@ -149,7 +149,8 @@ fn findings_of(part: &GroupedPart, at: usize) -> io::Result<DirectoryFindings> {
             CollectedLine::Fault(_) | CollectedLine::Summary(_) => {}
         }
     }
-    Ok(directory.into_findings())
+    let place = directory.records.iter().find_map(|of| of.record.place.clone());
+    Ok(directory.into_findings(place))
 }
 
 /// Counts as a scan does: a name that has several records, as in the history of a repository, counts once.

@@ -19,26 +19,26 @@ use crate::report::json::lines::{
 use crate::report::{ReportedName, ReportedViolation};
 
 /// The `type` of a violation that was a row of a table: the rows of a name are put together later.
-pub(super) const ROW: &str = "row";
+pub(crate) const ROW: &str = "row";
 
 /// A name with violations, whose groups are not known yet.
-pub(super) struct CollectedRecord {
-    pub(super) record: ReportedName,
+pub(crate) struct CollectedRecord {
+    pub(crate) record: ReportedName,
     /// For each violation the id of its group, if it is a collision.
-    pub(super) groups: Vec<Option<String>>,
+    pub(crate) groups: Vec<Option<String>>,
     /// Whether it is one row of a table.
-    pub(super) is_row: bool,
+    pub(crate) is_row: bool,
 }
 
 /// Names that become one, as a line says it.
-pub(super) struct CollectedGroup {
-    pub(super) id: String,
-    pub(super) violation: Violation,
-    pub(super) members: Vec<Vec<u8>>,
+pub(crate) struct CollectedGroup {
+    pub(crate) id: String,
+    pub(crate) violation: Violation,
+    pub(crate) members: Vec<Vec<u8>>,
 }
 
 impl CollectedRecord {
-    pub(super) fn read(line: RecordLine<'_>) -> Result<Self, String> {
+    pub(crate) fn read(line: RecordLine<'_>) -> Result<Self, String> {
         let name = line.name_hex.0.to_vec();
         let violations = line.violations.iter().map(|violation| read_violation(violation, name.len()));
         let (objections, groups) = violations.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
@@ -90,7 +90,7 @@ impl CollectedRecord {
 }
 
 impl CollectedGroup {
-    pub(super) fn read(line: &CollisionLine<'_>) -> Result<Self, String> {
+    pub(crate) fn read(line: &CollisionLine<'_>) -> Result<Self, String> {
         let members: Vec<Vec<u8>> = line.members.iter().map(|member| member.name_hex.0.to_vec()).collect();
         let first = members.iter().min().ok_or("`members` is empty")?;
         let violation = Violation {
@@ -113,7 +113,7 @@ fn directory_of(above: &[u8]) -> Vec<u8> {
     }
 }
 
-fn read_violation(
+pub(crate) fn read_violation(
     line: &ViolationLine<'_>,
     name_len: usize,
 ) -> Result<(ReportedViolation, Option<String>), String> {

@@ -10,17 +10,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use namegate_core::name::Span;
-use namegate_core::name::reading::NotLegacy;
-use namegate_core::policy::profile::ProfileSet;
-use namegate_core::policy::rule::{RuleId, Severity};
-use namegate_core::policy::{Confidence, DecodedAs, SuggestedName, UnknownWord, Violation};
-use namegate_files::json::Base64;
-use namegate_findings::location::DirectoryPath;
-use namegate_findings::record::UnlistedViolations;
 use serde::{Deserialize, Serialize};
 
-use crate::report::{CollisionGroup, DirectoryFindings, ReportedName, ReportedViolation};
+use crate::collect::collected_directory::CollectedDirectory;
+use crate::collect::record::{CollectedGroup, CollectedRecord, read_violation};
+use crate::report::json::lines::{CollisionLine, FaultLine, RecordLine, ViolationLine};
+use crate::report::{CollisionGroup, DirectoryFindings, ReportedName};
 use crate::source::{Fault, Frontier};
 
 /// Stores checkpoints, from which another scan can resume.
@@ -57,69 +52,43 @@ pub struct CheckpointCounts {
     pub accepted: u64,
 }
 
+/// A line, made of the objects of JSON Lines.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum CheckpointLine {
-    Directory {
-        dir: Base64,
-        inode: Option<u64>,
-        groups: Vec<StoredGroup>,
-        records: Vec<StoredName>,
-        #[serde(skip_serializing_if = "Vec::is_empty", default)]
-        accepted: Vec<StoredName>,
-    },
-    Fault {
-        path: Base64,
-        message: String,
-    },
+enum CheckpointLine<'l> {
+    Directory { groups: Vec<CollisionLine<'l>>, records: Vec<StoredName<'l>>, accepted: Vec<StoredName<'l>> },
+    Fault(FaultLine<'l>),
 }
 
+/// A name, and its violations that the baseline accepts.
 #[derive(Serialize, Deserialize)]
-struct StoredGroup {
-    violation: StoredViolation,
-    members: Vec<Base64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredName {
-    name: Base64,
-    objections: Vec<StoredObjection>,
+struct StoredName<'l> {
+    reported: RecordLine<'l>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    unlisted: Vec<(String, String, u64)>,
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    accepted: Vec<StoredViolation>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    repair: Option<StoredSuggestion>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    owner: Option<String>,
+    accepted: Vec<ViolationLine<'l>>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct StoredSuggestion {
-    name: String,
-    confidence: Confidence,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    decoded: Option<(String, Confidence)>,
-}
+impl<'l> StoredName<'l> {
+    /// A group of names is that of the part of the directory that lists it: further parts must not list it again.
+    fn new(record: &'l ReportedName, listed: &[Arc<CollisionGroup>]) -> Self {
+        let mut reported = RecordLine { path: None, ..RecordLine::from(record) };
+        for (line, objection) in reported.violations.iter_mut().zip(&record.objections) {
+            let is_listed = |of: &Arc<CollisionGroup>| listed.iter().any(|group| Arc::ptr_eq(group, of));
+            if !objection.group.as_ref().is_some_and(is_listed) {
+                line.group = None;
+            }
+        }
+        let accepted = record.accepted.iter().map(|violation| ViolationLine::new(violation, ""));
+        Self { reported, accepted: accepted.collect() }
+    }
 
-#[derive(Serialize, Deserialize)]
-struct StoredObjection {
-    violation: StoredViolation,
-    message: String,
-    /// The index of its group among those of the directory.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    group: Option<usize>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredViolation {
-    rule: String,
-    severity: Severity,
-    start: usize,
-    end: usize,
-    profiles: ProfileSet,
-    refused_by: ProfileSet,
-    is_certain: bool,
+    fn read(self) -> Result<CollectedRecord, String> {
+        let mut read = CollectedRecord::read(self.reported)?;
+        let name_len = read.record.name.len();
+        let accepted = self.accepted.iter().map(|line| Ok(read_violation(line, name_len)?.0.violation));
+        read.record.accepted = accepted.collect::<Result<_, String>>()?;
+        Ok(read)
+    }
 }
 
 /// The contents of a line, for the report.
@@ -130,54 +99,25 @@ pub(super) enum Replay {
 
 /// The line for these findings; `None` if there are none.
 pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
-    let place = findings.records.iter().chain(&findings.accepted).next()?.place.as_ref()?;
-    let groups = findings.groups.iter().map(|group| StoredGroup {
-        violation: (&group.violation).into(),
-        members: group.members.iter().cloned().map(Base64).collect(),
-    });
-    let at = |group: &Arc<CollisionGroup>| findings.groups.iter().position(|other| Arc::ptr_eq(group, other));
-    let stored = |record: &ReportedName| StoredName {
-        name: Base64(record.name.clone()),
-        objections: record
-            .objections
-            .iter()
-            .map(|objection| StoredObjection {
-                violation: (&objection.violation).into(),
-                message: objection.message.clone(),
-                group: objection.group.as_ref().and_then(at),
-            })
-            .collect(),
-        unlisted: record
-            .unlisted
-            .iter()
-            .map(|of| (of.rule.name().to_owned(), of.severity.as_str().to_owned(), of.count))
-            .collect(),
-        accepted: record.accepted.iter().map(StoredViolation::from).collect(),
-        repair: record.repair.as_ref().map(|repair| StoredSuggestion {
-            name: repair.name.clone(),
-            confidence: repair.confidence,
-            decoded: repair.decoded.map(|of| (of.explanation.to_string(), of.confidence)),
-        }),
-        owner: record.owner.clone(),
-    };
-    let (dir, inode) = (Base64(place.dir.clone()), place.inode);
+    if findings.is_empty() {
+        return None;
+    }
     Some(written(&CheckpointLine::Directory {
-        dir,
-        inode,
-        groups: groups.collect(),
-        records: findings.records.iter().map(stored).collect(),
-        accepted: findings.accepted.iter().map(stored).collect(),
+        groups: findings.groups.iter().map(|group| CollisionLine::from(&**group)).collect(),
+        records: stored(&findings.records, &findings.groups),
+        accepted: stored(&findings.accepted, &findings.groups),
     }))
 }
 
-pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
-    written(&CheckpointLine::Fault {
-        path: Base64(fault.path.as_os_str().as_bytes().to_vec()),
-        message: fault.to_string(),
-    })
+fn stored<'f>(records: &'f [ReportedName], listed: &[Arc<CollisionGroup>]) -> Vec<StoredName<'f>> {
+    records.iter().map(|record| StoredName::new(record, listed)).collect()
 }
 
-fn written(line: &CheckpointLine) -> Vec<u8> {
+pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
+    written(&CheckpointLine::Fault(FaultLine::new(fault.path.as_os_str().as_bytes(), &fault.to_string())))
+}
+
+fn written(line: &CheckpointLine<'_>) -> Vec<u8> {
     serde_json::to_vec(line).expect("it has no map and no fallible serializer")
 }
 
@@ -187,87 +127,38 @@ fn written(line: &CheckpointLine) -> Vec<u8> {
 /// InvalidData: the line was not written by a scan of this release.
 pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
     let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let line: CheckpointLine = serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))?;
-    let (dir, inode, groups, records, accepted) = match line {
-        CheckpointLine::Directory { dir, inode, groups, records, accepted } => {
-            (dir, inode, groups, records, accepted)
+    match serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))? {
+        CheckpointLine::Directory { groups, records, accepted } => {
+            read_findings(&groups, records, accepted).map(Replay::Findings).map_err(damaged)
         }
-        CheckpointLine::Fault { path, message } => {
-            return Ok(Replay::Fault { path: OsString::from_vec(path.0).into(), message });
+        CheckpointLine::Fault(fault) => {
+            let path = OsString::from_vec(fault.path_base64.0.into_owned()).into();
+            Ok(Replay::Fault { path, message: fault.message.into_owned() })
         }
-    };
-    let place = Arc::new(DirectoryPath { container: None, dir: dir.0, inode });
-    let group = |stored: StoredGroup| -> io::Result<Arc<CollisionGroup>> {
-        let members = stored.members.into_iter().map(|member| member.0).collect();
-        Ok(Arc::new(CollisionGroup::new(Arc::clone(&place), stored.violation.read()?, members)))
-    };
-    let groups = groups.into_iter().map(group).collect::<io::Result<Vec<_>>>()?;
-    let objection = |stored: StoredObjection| -> io::Result<ReportedViolation> {
-        let group = match stored.group {
-            Some(at) => Some(groups.get(at).ok_or_else(|| damaged(format!("no group {at}")))?),
-            None => None,
-        };
-        Ok(ReportedViolation {
-            violation: stored.violation.read()?,
-            message: stored.message,
-            group: group.cloned(),
-        })
-    };
-    let unlisted = |(rule, severity, count): (String, String, u64)| -> io::Result<UnlistedViolations> {
-        let unknown = |word: UnknownWord| damaged(word.to_string());
-        let (rule, severity) = (rule.parse().map_err(unknown)?, severity.parse().map_err(unknown)?);
-        Ok(UnlistedViolations { rule, severity, count })
-    };
-    let record = |stored: StoredName| -> io::Result<ReportedName> {
-        Ok(ReportedName {
-            place: Some(Arc::clone(&place)),
-            location: None,
-            name: stored.name.0,
-            objections: stored.objections.into_iter().map(objection).collect::<io::Result<_>>()?,
-            unlisted: stored.unlisted.into_iter().map(unlisted).collect::<io::Result<_>>()?,
-            accepted: stored.accepted.into_iter().map(StoredViolation::read).collect::<io::Result<_>>()?,
-            repair: stored.repair.map(StoredSuggestion::read).transpose().map_err(damaged)?,
-            owner: stored.owner,
-        })
-    };
-    let records = records.into_iter().map(record).collect::<io::Result<_>>()?;
-    let accepted = accepted.into_iter().map(record).collect::<io::Result<_>>()?;
-    Ok(Replay::Findings(DirectoryFindings { groups, records, accepted }))
-}
-
-impl StoredSuggestion {
-    fn read(self) -> Result<SuggestedName, String> {
-        let Self { name, confidence, decoded } = self;
-        let decoded =
-            decoded.map(|(how, confidence)| Ok(DecodedAs { explanation: how.parse()?, confidence }));
-        let decoded = decoded.transpose().map_err(|error: NotLegacy| error.to_string())?;
-        Ok(SuggestedName { name, confidence, is_shortened: false, decoded })
     }
 }
 
-impl From<&Violation> for StoredViolation {
-    fn from(violation: &Violation) -> Self {
-        let Violation { rule, severity, span: Span { start, end }, profiles, refused_by, is_certain } =
-            *violation;
-        Self { rule: rule.name().into(), severity, start, end, profiles, refused_by, is_certain }
-    }
-}
-
-impl StoredViolation {
-    fn read(self) -> io::Result<Violation> {
-        let Self { rule, severity, start, end, profiles, refused_by, is_certain } = self;
-        let rule: RuleId = rule
-            .parse()
-            .map_err(|error: UnknownWord| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        let span = Span::new(start, end);
-        Ok(Violation { rule, severity, span, profiles, refused_by, is_certain })
-    }
+fn read_findings(
+    groups: &[CollisionLine<'_>],
+    records: Vec<StoredName<'_>>,
+    accepted: Vec<StoredName<'_>>,
+) -> Result<DirectoryFindings, String> {
+    let read = |names: Vec<StoredName<'_>>| -> Result<Vec<CollectedRecord>, String> {
+        names.into_iter().map(StoredName::read).collect()
+    };
+    let groups = groups.iter().map(CollectedGroup::read).collect::<Result<_, _>>()?;
+    let (records, accepted) = (read(records)?, read(accepted)?);
+    let place = records.iter().chain(&accepted).find_map(|of| of.record.place.clone());
+    let findings = CollectedDirectory { groups, records }.into_findings(place);
+    Ok(DirectoryFindings { accepted: accepted.into_iter().map(|of| of.record).collect(), ..findings })
 }
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::policy::rule::RuleId;
     use namegate_core::policy::{Policy, profile};
     use namegate_findings::directory::{CheckedNames, DirectoryScan};
+    use namegate_findings::location::DirectoryPath;
 
     use super::*;
     use crate::report::Detail;

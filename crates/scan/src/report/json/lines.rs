@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use namegate_core::policy::UnknownWord;
 use namegate_core::policy::profile::{self, ProfileSet};
+use namegate_core::policy::{UnknownWord, Violation};
 use namegate_files::json::{Base64, Hex};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::{Container, Location};
@@ -214,17 +214,23 @@ const fn is_written_nowhere(is_certain: &bool) -> bool {
 
 impl<'l> From<&'l ReportedViolation> for ViolationLine<'l> {
     fn from(objection: &'l ReportedViolation) -> Self {
-        let violation = &objection.violation;
+        let group = objection.group.as_ref().map(|group| group.id.as_str().into());
+        Self { group, ..Self::new(&objection.violation, &objection.message) }
+    }
+}
+
+impl<'l> ViolationLine<'l> {
+    pub(crate) fn new(violation: &Violation, message: &'l str) -> Self {
         Self {
             rule: violation.rule.name().into(),
             severity: violation.severity.as_str().into(),
             start: violation.span.start,
             end: violation.span.end,
-            message: objection.message.as_str().into(),
+            message: message.into(),
             concern: violation.rule.rule().concern.as_str().into(),
             profiles: words(violation.profiles),
             refused_by: words(violation.refused_by),
-            group: objection.group.as_ref().map(|group| group.id.as_str().into()),
+            group: None,
             certain: violation.is_certain,
         }
     }
