@@ -12,9 +12,9 @@ use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::split::MAX_NAME;
 use namegate_scan::ScanSettings;
 use namegate_scan::progress::NoProgress;
-use namegate_scan::report::fan::FaultReport;
+use namegate_scan::report::multi_report::FaultReport;
 use namegate_scan::report::text::{GroupBy, Layout};
-use namegate_scan::report::{Report, ReportedName, Summary};
+use namegate_scan::report::{DirectoryFindings, Renderer, Report, ReportedName, Summary};
 use namegate_scan::source::list::{ListItem, NameReader, PathList};
 
 use super::format::{ReportArgs, ReportFormat, SuggestionArgs};
@@ -70,6 +70,7 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     let encoding = args.suggestions.encoding;
     let head = args.report.head(args.report.format.format == ReportFormat::Html)?;
     let report = (!args.quiet).then(|| args.report.report(out, &mut faults, LAYOUT, &head));
+    let report = report.map(|report| (report.renderer(), report));
     let mut check = CheckRun { policy: &policy, report, summary: Summary::of(&policy), paths: 0 };
     if args.names.is_empty() {
         check.stream(standard_input(args.null)?, encoding)?;
@@ -83,8 +84,8 @@ pub fn run(args: CheckArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         names.iter().try_for_each(|name| check.name(name, legacy))?;
     }
     let CheckRun { report, summary, paths, .. } = check;
-    if let Some(mut report) = report.filter(|_| !is_single || args.report.format.format != ReportFormat::Text)
-    {
+    let is_verdict_alone = is_single && args.report.format.format == ReportFormat::Text;
+    if let Some((_, mut report)) = report.filter(|_| !is_verdict_alone) {
         let basis = CheckBasis::new(&policy, b"", encoding, Severity::Warn);
         report.finish(&basis, &summary)?;
     }
@@ -157,7 +158,7 @@ fn hint(encoding: Option<Encoding>) -> EncodingHint<'static> {
 struct CheckRun<'p> {
     policy: &'p Policy,
     /// `None`: only the summary is asked for.
-    report: Option<Box<dyn Report + 'p>>,
+    report: Option<(Renderer, Box<dyn Report + 'p>)>,
     summary: Summary,
     /// The number of names with a `/`.
     paths: u64,
@@ -168,7 +169,7 @@ impl CheckRun<'_> {
         let check = self.policy.check(name);
         self.summary.names += 1;
         self.paths += u64::from(name.contains(&b'/'));
-        let Some(report) = &mut self.report else {
+        let Some((render, report)) = &mut self.report else {
             self.summary.count_as(check.outcome());
             return Ok(());
         };
@@ -177,7 +178,8 @@ impl CheckRun<'_> {
             record.repair = self.policy.suggest_name(name, legacy, &mut |_| false);
         }
         self.summary.count(&record);
-        report.record(&record)
+        let findings = DirectoryFindings { records: vec![record], ..DirectoryFindings::default() };
+        report.write(&findings, &render(&findings))
     }
 
     fn stream(
@@ -196,7 +198,7 @@ impl CheckRun<'_> {
                          is the separator the right one (`-0` for NUL)?"
                     );
                     self.summary.unreadable += 1;
-                    if let Some(report) = &mut self.report {
+                    if let Some((_, report)) = &mut self.report {
                         report.fault(b"-", &message)?;
                     }
                 }

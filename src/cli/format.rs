@@ -7,6 +7,7 @@ use std::path::Path;
 
 #[cfg(feature = "parquet")]
 use super::CliError;
+use super::words::word_parser;
 use crate::explain::CodePoint;
 use clap::builder::{EnumValueParser, PossibleValue};
 use clap::error::{ErrorKind, Result as ClapResult};
@@ -16,11 +17,11 @@ use namegate_core::name::reading::Encoding;
 use namegate_files::time::timestamp_of_now;
 use namegate_scan::report::counts::{CountBy, CountFormat, CountReport};
 use namegate_scan::report::csv::Csv;
-use namegate_scan::report::fan::{FaultReport, MultiReport};
 use namegate_scan::report::github::Github;
 use namegate_scan::report::html::{Glyph, Html, ReportMetadata};
 use namegate_scan::report::json::Json;
 use namegate_scan::report::junit::Junit;
+use namegate_scan::report::multi_report::{FaultReport, MultiReport};
 use namegate_scan::report::parquet::Parquet;
 use namegate_scan::report::sarif::Sarif;
 use namegate_scan::report::text::{Layout, Text};
@@ -87,7 +88,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub format: FormatArgs<ReportFormat>,
     /// Exit with status 1 for findings of at least this severity
-    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    #[arg(long, value_name = "SEVERITY", value_parser = word_parser(FailOn::WORDS), default_value = "warn")]
     pub fail_on: FailOn,
     /// Title of an HTML report [default: "File names: namegate report"]
     #[arg(long, value_name = "TEXT")]

@@ -45,6 +45,7 @@ mod top;
 mod upgrade;
 mod watch;
 mod why;
+mod words;
 
 use std::ffi::OsString;
 use std::fmt;

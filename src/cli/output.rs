@@ -13,14 +13,15 @@ use namegate_core::name::display::shown;
 use namegate_files::output::Output;
 use namegate_scan::report::baseline::{BaselineWriter, RelativePaths};
 use namegate_scan::report::counts::CountBy;
-use namegate_scan::report::fan::{FaultReport, SummaryReport};
 use namegate_scan::report::html::ReportMetadata;
+use namegate_scan::report::multi_report::{FaultReport, SummaryReport};
 use namegate_scan::report::text::{GroupBy, Layout};
 use namegate_scan::report::{FailOn, Report, Summary};
 
 use super::CliError;
 use super::colours::ColourFilter;
 use super::format::{ReportArgs, ReportFormat};
+use super::words::word_parser;
 
 /// Where findings go, and in which order.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -31,7 +32,7 @@ pub struct OutputArgs {
     #[arg(short, long, value_name = "[FORMAT:]FILE", help_heading = None, display_order = 2)]
     output: Vec<OutputTarget>,
     /// Order of the findings in text
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    #[arg(long, value_name = "WHAT", value_parser = word_parser(GroupBy::WORDS), default_value = "dir")]
     group_by: GroupBy,
     /// Print no findings; the exit status and the files still report them
     #[arg(short, long, conflicts_with_all = ["format", "json"])]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use namegate_core::name::display::shown;
 use namegate_scan::collect::{FindingsCollection, findings_files};
 use namegate_scan::report::baseline::RelativePaths;
-use namegate_scan::report::fan::MultiReport;
+use namegate_scan::report::multi_report::MultiReport;
 use namegate_scan::report::text::Layout;
 
 use super::format::{ReportArgs, ReportFormat};

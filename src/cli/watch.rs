@@ -19,6 +19,7 @@ use super::format::FormatArgs;
 use super::guards::known_guards;
 use super::output::cannot_write;
 use super::policy_args::PolicyArgs;
+use super::words::word_parser;
 use super::{CliError, ExitStatus};
 use crate::service::watch_service::{
     FindingFiles, FindingFormat, FindingSinks, WatchEnd, WatchError, WatchOutcome, WatchService,
@@ -86,7 +87,7 @@ pub struct WatchArgs {
     #[arg(short = 'x', long)]
     one_file_system: bool,
     /// Kernel interface to watch with
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = word_parser(WatchEngine::WORDS), default_value = "auto")]
     engine: WatchEngine,
     /// Let the kernel queue any number of events in its memory (root only, not with inotify)
     ///

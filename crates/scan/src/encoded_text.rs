@@ -1,21 +1,16 @@
 //! Text that a program encoded in a name: percent-encoding (RFC 3986), encoded words of mail (RFC 2047) and parameters (RFC 2231), and
 //! character references of HTML, and backslashes that separated names. Decoded only on request: no name shows whether its owner meant the text as it is.
 
-use clap::ValueEnum;
 use data_encoding::BASE64_NOPAD;
 use namegate_core::name::arena::Arena;
 use namegate_core::name::reading::Encoding;
 
 /// A way to encode text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodedText {
-    /// `%E5%85%A8` as `全`, if the bytes are UTF-8
     Percent,
-    /// `=?utf-8?B?w6k=?=` and `utf-8''%C3%A9` as `é`
     Mime,
-    /// `&amp;` as `&`, `&#233;` as `é`
     Html,
-    /// `dir\sub\file` as the file `file` in the directory `dir/sub`, which is made
     Backslash,
 }
 
@@ -55,14 +50,24 @@ const REFERENCES: [(&str, char); 31] = [
 ];
 
 impl EncodedText {
-    /// The word for plans.
+    /// The word of each on the command line and in plans, and its help; in the order of the variants.
+    pub const WORDS: &[(&str, Self, &str)] = &[
+        ("percent", Self::Percent, "`%E5%85%A8` as `全`, if the bytes are UTF-8"),
+        ("mime", Self::Mime, "`=?utf-8?B?w6k=?=` and `utf-8''%C3%A9` as `é`"),
+        ("html", Self::Html, "`&amp;` as `&`, `&#233;` as `é`"),
+        (
+            "backslash",
+            Self::Backslash,
+            r"`dir\sub\file` as the file `file` in the directory `dir/sub`, which is made",
+        ),
+    ];
+
+    fn all() -> impl Iterator<Item = Self> {
+        Self::WORDS.iter().map(|&(_, kind, _)| kind)
+    }
+
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Percent => "percent",
-            Self::Mime => "mime",
-            Self::Html => "html",
-            Self::Backslash => "backslash",
-        }
+        Self::WORDS[self as usize].0
     }
 
     /// The decoded name; `None` if it has no such text, or text that no name can have.
@@ -133,7 +138,7 @@ impl EncodedNames {
         let mut counts = Self::default();
         arena.each_with(*b"%&\\", b"=?", &mut |name| {
             let Ok(name) = std::str::from_utf8(name) else { return };
-            let kinds = EncodedText::value_variants().iter().map(|kind| match kind {
+            let kinds = EncodedText::all().map(|kind| match kind {
                 EncodedText::Backslash => name.contains('\\') && path_parts(name).is_ok(),
                 kind => kind.decode(name).is_some(),
             });
@@ -155,8 +160,7 @@ impl EncodedNames {
 
     /// The kinds of the text that was found.
     pub fn kinds(&self) -> impl Iterator<Item = EncodedText> {
-        let counted = EncodedText::value_variants().iter().zip(self.by_kind);
-        counted.filter(|(_, count)| *count > 0).map(|(kind, _)| *kind)
+        EncodedText::all().zip(self.by_kind).filter(|(_, count)| *count > 0).map(|(kind, _)| kind)
     }
 }
 
@@ -301,7 +305,7 @@ mod tests {
 
         #[test]
         fn any_name_is_decoded_to_a_name_or_stays(name in "[-%=?&;#x'a-fA-F0-9BQ_ é]{0,24}") {
-            for kind in EncodedText::value_variants() {
+            for kind in EncodedText::all() {
                 if let Some(text) = kind.decode(&name) {
                     prop_assert!(!text.contains('/') && !text.contains(char::is_control));
                 }

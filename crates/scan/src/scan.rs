@@ -10,6 +10,7 @@ mod scan_output;
 mod tree_evidence;
 mod versions;
 
+use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +30,7 @@ use parking_lot::Mutex;
 
 use self::batch_scan::BatchScan;
 pub use self::checkpoint::{Checkpoint, CheckpointCounts, CheckpointSink};
-use self::chunked::LargeCheck;
+use self::chunked::{LargeCheck, LargeScan};
 use self::scan_output::{Counters, ScanOutput};
 use self::tree_evidence::TreeEvidence;
 use self::versions::Deduplicator;
@@ -91,15 +92,15 @@ pub fn scan(
     };
     let guesses = directories.has_messages() && settings.encoding.is_none();
     let evidence = TreeEvidence::new(source.as_tree().filter(|_| guesses));
-    let (renderer, counters, prefix) = (report.renderer(), Counters::new(targets), &*settings.prefix);
+    let (render, counters, prefix) = (report.renderer(), Counters::new(targets), &*settings.prefix);
     let mut output = ScanOutput::new(report, &counters, checkpoints, baseline);
     if let Some(before) = before {
-        output.replay(before, &*renderer)?;
+        output.replay(before, &render)?;
     }
     let run = ScanRun {
         observer,
         counters: &counters,
-        renderer,
+        render,
         is_resumable: checkpoints.is_some(),
         first: BatchScan { directories: DirectoryScan { waits: evidence.can_wait(), ..directories }, prefix },
         last: BatchScan { directories, prefix },
@@ -119,7 +120,7 @@ pub fn scan(
 struct ScanRun<'s> {
     observer: &'s dyn Observer,
     counters: &'s Counters<'s>,
-    renderer: Box<dyn Renderer>,
+    render: Renderer,
     /// Findings are kept for a scan that resumes this one.
     is_resumable: bool,
     /// The first check of a directory, after which its findings may wait for the names of others.
@@ -192,7 +193,7 @@ impl ScanRun<'_> {
         self.observer.checked(&dir, names, 0);
         let mut reported = Deduplicator::default();
         versions::check(directory, &self.first, &mut |mut findings| {
-            self.observer.checked(&dir, 0, findings.records.len() as u64);
+            self.show(&findings);
             // A name that collided before can collide with another one in a new version.
             self.counters.count(|summary| reported.keep_new(&mut findings, summary));
             self.write_findings(&findings);
@@ -201,11 +202,14 @@ impl ScanRun<'_> {
 
     fn check_large(&self, parts: &mut dyn Parts) {
         let mut encoded = EncodedNames::default();
-        let mut look = |part: &DirectoryBatch| encoded.add(count_encoded(part));
+        let mut look = |part: &DirectoryBatch| {
+            encoded.add(count_encoded(part));
+            self.observer.checked(&part.dir, part.count as u64, 0);
+        };
         let guess = |dir: &Path, sample: &_| self.evidence.guess_of(dir.as_os_str().as_bytes(), sample);
-        let emit = &mut |findings| self.report(findings);
+        let large = LargeScan::new(&self.first, &guess);
         let LargeCheck { names, waits } =
-            chunked::check(parts, &self.first, &guess, self.observer, &mut look, emit);
+            large.check(parts, &mut look, &mut |findings| self.report(findings));
         if let Some((dir, root_len)) = waits {
             self.evidence.put_off_large(dir, root_len);
         }
@@ -222,8 +226,8 @@ impl ScanRun<'_> {
             SourceEvent::Directory(batch) => self.check_again(batch, earlier),
             SourceEvent::Large(parts) => {
                 let guess = |_: &Path, sample: &_| EncodingGuess::for_sample(sample, &earlier.encodings);
-                let emit = &mut |findings| self.report(findings);
-                chunked::check(parts, &self.last, &guess, &FindingsOnly(self.observer), &mut |_| {}, emit);
+                let large = LargeScan::new(&self.last, &guess);
+                large.check(parts, &mut |_| {}, &mut |findings| self.report(findings));
             }
             SourceEvent::Fault(fault) => self.write(|output| output.write_fault(&fault, 1)),
             SourceEvent::Vanished => self.counters.count(|summary| summary.vanished += 1),
@@ -231,9 +235,8 @@ impl ScanRun<'_> {
         });
     }
 
-    /// Reports findings of a directory, and shows them to the observer.
+    /// Reports findings of a directory that may be inside a repository.
     fn report_of(&self, batch: &DirectoryBatch, findings: DirectoryFindings) {
-        self.observer.checked(&batch.dir, 0, findings.records.len() as u64);
         if batch.in_repository {
             self.counters.count(|summary| summary.in_repositories += findings.records.len() as u64);
         }
@@ -241,14 +244,22 @@ impl ScanRun<'_> {
     }
 
     fn report(&self, findings: DirectoryFindings) {
+        self.show(&findings);
         self.counters.count(|summary| summary.count_findings(&findings));
         self.write_findings(&findings);
+    }
+
+    /// Shows findings to the observer, which has seen their names already.
+    fn show(&self, DirectoryFindings { records, .. }: &DirectoryFindings) {
+        if let Some(place) = records.first().and_then(|record| record.place.as_ref()) {
+            self.observer.checked(Path::new(OsStr::from_bytes(&place.dir)), 0, records.len() as u64);
+        }
     }
 
     /// Writes findings that are counted.
     fn write_findings(&self, findings: &DirectoryFindings) {
         if !findings.is_empty() {
-            let rendered = self.renderer.render(findings);
+            let rendered = (self.render)(findings);
             let line = if self.is_resumable { checkpoint::findings_line(findings) } else { None };
             self.write(|output| output.write_findings(findings, &rendered, line.as_deref()));
         }
@@ -271,18 +282,5 @@ fn count_encoded(batch: &DirectoryBatch) -> EncodedNames {
     match batch.container.is_none() && !batch.in_repository {
         true => EncodedNames::count(&batch.names),
         false => EncodedNames::default(),
-    }
-}
-
-/// Tells of findings, and not of names, which were checked before.
-struct FindingsOnly<'o>(&'o dyn Observer);
-
-impl Observer for FindingsOnly<'_> {
-    fn checked(&self, dir: &Path, _: u64, findings: u64) {
-        self.0.checked(dir, 0, findings);
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.0.is_stopped()
     }
 }

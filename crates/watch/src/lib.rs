@@ -22,7 +22,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use namegate_core::policy::Policy;
 use namegate_scan::source::Fault;
 use namegate_scan::source::scope::Exclude;
@@ -37,28 +36,26 @@ use self::filesystem_mark::FilesystemMark;
 use self::root::WatchRoot;
 
 /// The kernel interface that watches a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WatchEngine {
-    /// First of the others that the file system and your privileges allow
     #[default]
     Auto,
-    /// fanotify, one mark for the whole file system (root only)
     Fanotify,
-    /// fanotify, one mark per directory
     FanotifyDirs,
-    /// inotify, one watch per directory
     Inotify,
 }
 
 impl WatchEngine {
-    /// Its name on the command line.
+    /// The word of each on the command line, and its help; in the order of the variants.
+    pub const WORDS: &[(&str, Self, &str)] = &[
+        ("auto", Self::Auto, "First of the others that the file system and your privileges allow"),
+        ("fanotify", Self::Fanotify, "fanotify, one mark for the whole file system (root only)"),
+        ("fanotify-dirs", Self::FanotifyDirs, "fanotify, one mark per directory"),
+        ("inotify", Self::Inotify, "inotify, one watch per directory"),
+    ];
+
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Fanotify => "fanotify",
-            Self::FanotifyDirs => "fanotify-dirs",
-            Self::Inotify => "inotify",
-        }
+        Self::WORDS[self as usize].0
     }
 }
 

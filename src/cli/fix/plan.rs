@@ -33,6 +33,7 @@ use crate::cli::output::{OutputFile, cannot_write, split_output, two_on_stdout};
 use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
 use crate::cli::targets::TargetSelection;
+use crate::cli::words::word_parser;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,7 +78,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "MAPPING|FILE")]
     map: Option<PathBuf>,
     /// Decode text that a program encoded in names
-    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum)]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_parser = word_parser(EncodedText::WORDS))]
     decode: Vec<EncodedText>,
     /// Write all names in ASCII: `é` as `e`, `Я` as `Ia`
     #[arg(long)]

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::grouped;
 use super::summary::Accepted;
-use super::{Detail, Report, ReportedName, Summary};
+use super::{Detail, DirectoryFindings, RenderedFindings, Report, Summary};
 
 /// With fewer entries that match nothing, names may just have been corrected.
 const MANY: u64 = 100;
@@ -223,18 +223,16 @@ impl<W: Write + Send> Report for BaselineWriter<W> {
         Detail::Violations
     }
 
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let place = record.place.as_ref();
-        let path = place.map_or_else(|| record.path(), |place| self.paths.relative(place, &record.name));
-        self.found.extend(record.objections.iter().map(|o| (path.clone(), o.violation.rule.name())));
+    fn write(&mut self, findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
+        for record in &findings.records {
+            let place = record.place.as_ref();
+            let path = place.map_or_else(|| record.path(), |place| self.paths.relative(place, &record.name));
+            self.found.extend(record.objections.iter().map(|o| (path.clone(), o.violation.rule.name())));
+        }
         Ok(())
     }
 
     fn fault(&mut self, _path: &[u8], _message: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::csv::rows;
 use super::json::Json;
 use super::layout::{BOLD, PLAIN, grouped, styled};
 use super::text::{Layout, Text};
-use super::{Detail, Report, ReportedName, Summary};
+use super::{Detail, DirectoryFindings, RenderedFindings, Report, ReportedName, Summary};
 
 /// The most rows of a table: each is kept in memory.
 const MOST_ROWS: usize = 1_000_000;
@@ -163,12 +163,8 @@ fn prefix(dir: &[u8], levels: usize) -> Vec<u8> {
     prefix
 }
 
-impl<W: Write + Send> Report for CountReport<W> {
-    fn detail(&self) -> Detail {
-        Detail::Violations
-    }
-
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
+impl<W: Write + Send> CountReport<W> {
+    fn count(&mut self, record: &ReportedName) -> io::Result<()> {
         let levels = self.by.iter().find_map(|by| match by {
             CountBy::Prefix(levels) => Some(*levels),
             _ => None,
@@ -194,6 +190,16 @@ impl<W: Write + Send> Report for CountReport<W> {
         }
         Ok(())
     }
+}
+
+impl<W: Write + Send> Report for CountReport<W> {
+    fn detail(&self) -> Detail {
+        Detail::Violations
+    }
+
+    fn write(&mut self, findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
+        findings.records.iter().try_for_each(|record| self.count(record))
+    }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         match self.format {
@@ -203,7 +209,7 @@ impl<W: Write + Send> Report for CountReport<W> {
         }
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

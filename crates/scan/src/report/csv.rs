@@ -79,16 +79,6 @@ pub(super) fn rows(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<
     rows.into_inner().expect("memory takes every write")
 }
 
-/// Renders a row for each violation.
-struct CsvRenderer;
-
-impl Renderer for CsvRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        let write = |out: &mut _| findings.records.iter().try_for_each(|record| write_record(out, record));
-        RenderedFindings::Bytes(rows(write))
-    }
-}
-
 /// Writes a row for each violation.
 fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::Result<()> {
     let path = record.path();
@@ -138,28 +128,23 @@ fn write_record(out: &mut csv::Writer<Vec<u8>>, record: &ReportedName) -> csv::R
 }
 
 impl<W: Write + Send> Report for Csv<W> {
-    fn renderer(&self) -> Box<dyn Renderer> {
-        Box::new(CsvRenderer)
+    fn renderer(&self) -> Renderer {
+        Box::new(|findings| {
+            let mut records = findings.records.iter();
+            RenderedFindings::Bytes(rows(|out| records.try_for_each(|record| write_record(out, record))))
+        })
     }
 
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        let RenderedFindings::Bytes(rows) = rendered else {
-            return findings.records.iter().try_for_each(|record| self.record(record));
-        };
+    fn write(&mut self, _findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
         self.begin()?;
-        self.out.write_all(rows)
-    }
-
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        self.begin()?;
-        self.out.write_all(&rows(|out| write_record(out, record)))
+        self.out.write_all(rendered.bytes())
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         self.row("fault", [&display(path).to_string(), &encoded(path)], message)
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

@@ -12,7 +12,7 @@ use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::Container;
 
 use super::layout::counted;
-use super::{Report, ReportedName, Summary};
+use super::{DirectoryFindings, RenderedFindings, Report, ReportedName, Summary};
 
 /// Maximum number of annotations of each level.
 const MAX_ANNOTATIONS: u64 = 10;
@@ -60,7 +60,7 @@ fn escape(text: &str, is_property: bool) -> String {
     escaped
 }
 
-impl<W: Write + Send> Report for Github<W> {
+impl<W: Write + Send> Github<W> {
     fn record(&mut self, record: &ReportedName) -> io::Result<()> {
         let (level, count) = match record.outcome() {
             CheckOutcome::Accept => return Ok(()),
@@ -90,6 +90,12 @@ impl<W: Write + Send> Report for Github<W> {
         }
         self.annotate(level, file, &rules.join(", "), &message)
     }
+}
+
+impl<W: Write + Send> Report for Github<W> {
+    fn write(&mut self, findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
+        findings.records.iter().try_for_each(|record| self.record(record))
+    }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         self.faults += 1;
@@ -99,7 +105,7 @@ impl<W: Write + Send> Report for Github<W> {
         }
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

@@ -68,7 +68,7 @@ pub struct ReportMetadata {
     pub has_owners: bool,
 }
 
-/// Writes records as a page.
+/// Writes findings as a page.
 pub struct Html<W> {
     out: W,
     head: ReportMetadata,
@@ -126,8 +126,8 @@ impl RowIndex {
 
     /// The numbers of the pairs of profiles of all violations of `records`, in order. Adds the code points of the names.
     fn add(&self, records: &[ReportedName]) -> Vec<usize> {
-        let code_points: BTreeSet<u32> =
-            records.iter().flat_map(|record| code_points(&record.name)).collect();
+        let names = records.iter().filter(|record| is_finding(record)).map(|record| &record.name);
+        let code_points: BTreeSet<u32> = names.flat_map(|name| code_points(name)).collect();
         let mut entries = self.entries.lock();
         let IndexEntries { sets, glyphs } = &mut *entries;
         for value in code_points {
@@ -145,10 +145,12 @@ impl RowIndex {
         violations.map(|violation| number((violation.profiles, violation.refused_by))).collect()
     }
 
-    /// Renders rows, each with a comma before it.
-    fn render_rows(&self, records: &[ReportedName], out: &mut Vec<u8>) {
+    /// Renders the collisions and rows of a directory, each with a comma before it.
+    fn render(&self, groups: &[Arc<CollisionGroup>], records: &[ReportedName]) -> Vec<u8> {
+        let mut out = Vec::new();
+        groups.iter().for_each(|group| render_collision(group, &mut out));
         let mut sets = self.add(records).into_iter();
-        for record in records {
+        for record in records.iter().filter(|record| is_finding(record)) {
             let shown = display(&record.name).to_string();
             let hex = (shown.as_bytes() != record.name).then(|| Hex(&*record.name));
             let mut reasons = Vec::with_capacity(record.objections.len());
@@ -178,9 +180,15 @@ impl RowIndex {
                 record.owner.as_deref(),
                 record.encoding_note(),
             );
-            render_element(&row, out);
+            render_element(&row, &mut out);
         }
+        out
     }
+}
+
+/// `check` reports every name, and a name without violations is not a finding.
+fn is_finding(record: &ReportedName) -> bool {
+    !record.objections.is_empty()
 }
 
 /// The code points in a name, and those that ill-formed sequences stand for.
@@ -202,20 +210,6 @@ fn render_collision(group: &CollisionGroup, out: &mut Vec<u8>) {
         "id": group.id, "rule": group.violation.rule as usize, "count": group.members.len(), "members": members,
     });
     render_element(&element, out);
-}
-
-/// Renders the collisions and rows of a directory.
-struct HtmlRenderer(Arc<RowIndex>);
-
-impl Renderer for HtmlRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        let mut elements = Vec::new();
-        if !self.0.is_full() {
-            findings.groups.iter().for_each(|group| render_collision(group, &mut elements));
-            self.0.render_rows(&findings.records, &mut elements);
-        }
-        RenderedFindings::Bytes(elements)
-    }
 }
 
 impl<W: Write + Send> Html<W> {
@@ -258,23 +252,6 @@ impl<W: Write + Send> Html<W> {
         self.out.write_all(elements)
     }
 
-    /// Writes rendered rows of one directory.
-    fn rows(&mut self, records: &[ReportedName], elements: &[u8]) -> io::Result<()> {
-        if let Some(place) = records.first().and_then(|record| record.place.as_ref())
-            && self.place.as_ref().is_none_or(|last| !last.is_same(place))
-        {
-            let mut directory = Vec::new();
-            render_element(&display(&place.heading()).to_string(), &mut directory);
-            self.elements(&directory)?;
-            self.place = Some(Arc::clone(place));
-        }
-        self.rows += records.len() as u64;
-        if self.rows >= MAX_ROWS {
-            self.index.is_full.store(true, Ordering::Relaxed);
-        }
-        self.elements(elements)
-    }
-
     /// Everything except the findings.
     fn run(&self, basis: &CheckBasis, summary: &Summary) -> Value {
         let entries = self.index.entries.lock();
@@ -314,38 +291,35 @@ impl<W: Write + Send> Html<W> {
 }
 
 impl<W: Write + Send> Report for Html<W> {
-    fn renderer(&self) -> Box<dyn Renderer> {
-        Box::new(HtmlRenderer(Arc::clone(&self.index)))
+    fn renderer(&self) -> Renderer {
+        let index = Arc::clone(&self.index);
+        Box::new(move |DirectoryFindings { groups, records, .. }| {
+            RenderedFindings::Bytes(if index.is_full() { Vec::new() } else { index.render(groups, records) })
+        })
     }
 
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        let DirectoryFindings { groups, records, .. } = findings;
-        match rendered {
-            _ if self.index.is_full() => Ok(()),
-            RenderedFindings::Bytes(elements) if self.rows + records.len() as u64 <= MAX_ROWS => {
-                self.rows(records, elements)
-            }
-            _ => {
-                groups.iter().try_for_each(|group| self.collision(group))?;
-                records.iter().try_for_each(|record| self.record(record))
-            }
-        }
-    }
-
-    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
-        let mut element = Vec::new();
-        render_collision(group, &mut element);
-        self.elements(&element)
-    }
-
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        // `check` reports every name, and a name without violations is not a finding.
-        if record.objections.is_empty() || self.index.is_full() {
+    fn write(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        if self.index.is_full() {
             return Ok(());
         }
-        let (records, mut row) = (std::slice::from_ref(record), Vec::new());
-        self.index.render_rows(records, &mut row);
-        self.rows(records, &row)
+        let DirectoryFindings { groups, records: all, .. } = findings;
+        if let Some(place) = all.first().and_then(|record| record.place.as_ref())
+            && self.place.as_ref().is_none_or(|last| !last.is_same(place))
+        {
+            let mut directory = Vec::new();
+            render_element(&display(&place.heading()).to_string(), &mut directory);
+            self.elements(&directory)?;
+            self.place = Some(Arc::clone(place));
+        }
+        let records = &all[..all.len().min((MAX_ROWS - self.rows) as usize)];
+        self.rows += records.iter().filter(|record| is_finding(record)).count() as u64;
+        if self.rows >= MAX_ROWS {
+            self.index.is_full.store(true, Ordering::Relaxed);
+        }
+        match records.len() < all.len() {
+            true => self.elements(&self.index.render(groups, records)),
+            false => self.elements(rendered.bytes()),
+        }
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
@@ -355,7 +329,7 @@ impl<W: Write + Send> Report for Html<W> {
         Ok(())
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

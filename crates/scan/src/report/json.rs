@@ -12,9 +12,9 @@ use namegate_findings::fingerprint::CheckBasis;
 use serde::Serialize;
 
 use self::lines::{CollisionLine, FaultLine, RecordLine, SummaryLine};
-use super::{CollisionGroup, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
+use super::{DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
 
-/// Writes records as JSON Lines.
+/// Writes findings as JSON Lines.
 pub struct Json<W> {
     out: W,
 }
@@ -30,46 +30,31 @@ impl<W: Write + Send> Json<W> {
     }
 }
 
-struct JsonRenderer;
-
-impl Renderer for JsonRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        let mut lines = Vec::new();
-        write_findings(&mut lines, findings).expect("memory takes every write");
-        RenderedFindings::Bytes(lines)
+fn render(findings: &DirectoryFindings) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for group in &findings.groups {
+        json::write_line(&mut lines, &CollisionLine::from(&**group))?;
     }
-}
-
-fn write_findings(out: &mut impl Write, findings: &DirectoryFindings) -> io::Result<()> {
-    findings.groups.iter().try_for_each(|group| json::write_line(out, &CollisionLine::from(&**group)))?;
-    findings.records.iter().try_for_each(|record| json::write_line(out, &RecordLine::from(record)))
+    for record in &findings.records {
+        json::write_line(&mut lines, &RecordLine::from(record))?;
+    }
+    Ok(lines)
 }
 
 impl<W: Write + Send> Report for Json<W> {
-    fn renderer(&self) -> Box<dyn Renderer> {
-        Box::new(JsonRenderer)
+    fn renderer(&self) -> Renderer {
+        Box::new(|findings| RenderedFindings::Bytes(render(findings).expect("memory takes every write")))
     }
 
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        match rendered {
-            RenderedFindings::Bytes(lines) => self.out.write_all(lines),
-            _ => write_findings(&mut self.out, findings),
-        }
-    }
-
-    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
-        self.line(&CollisionLine::from(group))
-    }
-
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        self.line(&RecordLine::from(record))
+    fn write(&mut self, _findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        self.out.write_all(rendered.bytes())
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         self.line(&FaultLine::new(path, message))
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

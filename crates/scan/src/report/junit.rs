@@ -25,7 +25,7 @@ use super::{
 /// Bytes of the cases of a suite that are held in memory; the rest waits in a temporary file.
 const MOST_HELD: usize = 1 << 20;
 
-/// Writes records as JUnit XML.
+/// Writes findings as JUnit XML.
 pub struct Junit<W: Write> {
     out: Writer<W>,
     fail_on: FailOn,
@@ -160,23 +160,12 @@ fn write_record(
     case.write(out)
 }
 
-/// Renders the cases of a directory.
-struct JunitRenderer(FailOn);
-
-impl JunitRenderer {
-    fn cases(&self, records: &[ReportedName]) -> Vec<u8> {
-        let suite = suite_name(records.first().and_then(|record| record.place.as_ref()));
-        let mut xml = Writer::new(Vec::new());
-        let write = |record| write_record(&mut xml, &suite, self.0, record);
-        records.iter().try_for_each(write).expect("memory takes every write");
-        xml.into_inner()
-    }
-}
-
-impl Renderer for JunitRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        RenderedFindings::Bytes(self.cases(&findings.records))
-    }
+/// The cases of a directory.
+fn render(records: &[ReportedName], fail_on: FailOn) -> io::Result<Vec<u8>> {
+    let suite = suite_name(records.first().and_then(|record| record.place.as_ref()));
+    let mut xml = Writer::new(Vec::new());
+    records.iter().try_for_each(|record| write_record(&mut xml, &suite, fail_on, record))?;
+    Ok(xml.into_inner())
 }
 
 impl<W: Write + Send> Junit<W> {
@@ -194,24 +183,6 @@ impl<W: Write + Send> Junit<W> {
         self.out.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
         let suites = BytesStart::new("testsuites").with_attributes([("name", "namegate")]);
         write_line(&mut self.out, Event::Start(suites))
-    }
-
-    /// Adds rendered cases of one directory.
-    fn add(&mut self, records: &[ReportedName], xml: &[u8]) -> io::Result<()> {
-        let Some(first) = records.first() else { return Ok(()) };
-        let is_same = match (&self.place, &first.place) {
-            (Some(a), Some(b)) => a.is_same(b),
-            (a, b) => a.is_none() && b.is_none(),
-        };
-        if !is_same {
-            self.end_suite()?;
-            self.place.clone_from(&first.place);
-        }
-        self.cases.push(xml)?;
-        self.cases.tests += records.len();
-        self.cases.failures +=
-            records.iter().filter(|record| result_of(record, self.fail_on) == Result::Failed).count();
-        Ok(())
     }
 
     /// Writes the suite of the current directory.
@@ -245,21 +216,29 @@ impl<W: Write + Send> Junit<W> {
 }
 
 impl<W: Write + Send> Report for Junit<W> {
-    fn renderer(&self) -> Box<dyn Renderer> {
-        Box::new(JunitRenderer(self.fail_on))
+    fn renderer(&self) -> Renderer {
+        let fail_on = self.fail_on;
+        Box::new(move |findings| {
+            RenderedFindings::Bytes(render(&findings.records, fail_on).expect("memory takes every write"))
+        })
     }
 
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        match rendered {
-            RenderedFindings::Bytes(xml) => self.add(&findings.records, xml),
-            _ => findings.records.iter().try_for_each(|record| self.record(record)),
+    fn write(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        let records = &findings.records;
+        let Some(first) = records.first() else { return Ok(()) };
+        let is_same = match (&self.place, &first.place) {
+            (Some(a), Some(b)) => a.is_same(b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        if !is_same {
+            self.end_suite()?;
+            self.place.clone_from(&first.place);
         }
-    }
-
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let records = std::slice::from_ref(record);
-        let xml = JunitRenderer(self.fail_on).cases(records);
-        self.add(records, &xml)
+        self.cases.push(rendered.bytes())?;
+        self.cases.tests += records.len();
+        self.cases.failures +=
+            records.iter().filter(|record| result_of(record, self.fail_on) == Result::Failed).count();
+        Ok(())
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
@@ -273,7 +252,7 @@ impl<W: Write + Send> Report for Junit<W> {
         })
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.get_mut().flush()
     }
 

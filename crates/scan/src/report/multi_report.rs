@@ -1,12 +1,10 @@
 //! Several reports of one run.
 
-use namegate_findings::fingerprint::CheckBasis;
 use std::io::{self, ErrorKind, Write};
 
-use super::{
-    CollisionGroup, Detail, DirectoryFindings, RenderedFindings, RenderedLater, Renderer, Report,
-    ReportedName, Summary,
-};
+use namegate_findings::fingerprint::CheckBasis;
+
+use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, Summary, render_later};
 
 /// Writes everything to several reports.
 ///
@@ -25,11 +23,11 @@ impl<'o> MultiReport<'o> {
 
     fn each(&mut self, mut write: impl FnMut(usize, &mut dyn Report) -> io::Result<()>) -> io::Result<()> {
         let mut read = self.reports.iter().flatten().count();
-        for (at, place) in self.reports.iter_mut().enumerate() {
-            let Some(report) = place else { continue };
+        for (at, entry) in self.reports.iter_mut().enumerate() {
+            let Some(report) = entry else { continue };
             match write(at, &mut **report) {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe && read > 1 => {
-                    *place = None;
+                    *entry = None;
                     read -= 1;
                 }
                 result => result?,
@@ -39,49 +37,33 @@ impl<'o> MultiReport<'o> {
     }
 }
 
-/// Renders for several reports.
-struct MultiRenderer(Vec<Box<dyn Renderer>>);
-
-impl Renderer for MultiRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        RenderedFindings::Each(self.0.iter().map(|renderer| renderer.render(findings)).collect())
-    }
-}
-
 impl Report for MultiReport<'_> {
     fn detail(&self) -> Detail {
         self.reports.iter().flatten().map(|report| report.detail()).max().unwrap_or(Detail::Violations)
     }
 
-    fn renderer(&self) -> Box<dyn Renderer> {
-        let renderer = |report: &Option<Box<dyn Report + '_>>| match report {
-            Some(report) => report.renderer(),
-            None => Box::new(RenderedLater),
-        };
-        Box::new(MultiRenderer(self.reports.iter().map(renderer).collect()))
-    }
-
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        self.each(|at, report| match rendered {
-            RenderedFindings::Each(rendered) => report.directory(findings, &rendered[at]),
-            rendered => report.directory(findings, rendered),
+    fn renderer(&self) -> Renderer {
+        let reports = self.reports.iter().map(Option::as_ref);
+        let renderers: Vec<Renderer> =
+            reports.map(|report| report.map_or_else(render_later, |report| report.renderer())).collect();
+        Box::new(move |findings| {
+            RenderedFindings::Each(renderers.iter().map(|render| render(findings)).collect())
         })
     }
 
-    fn collision(&mut self, group: &CollisionGroup) -> io::Result<()> {
-        self.each(|_, report| report.collision(group))
-    }
-
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        self.each(|_, report| report.record(record))
+    fn write(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+        let RenderedFindings::Each(rendered) = rendered else {
+            return Err(io::Error::other("the findings were rendered for one report, and not for several"));
+        };
+        self.each(|at, report| report.write(findings, &rendered[at]))
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         self.each(|_, report| report.fault(path, message))
     }
 
-    fn pause(&mut self) -> io::Result<()> {
-        self.each(|_, report| report.pause())
+    fn flush(&mut self) -> io::Result<()> {
+        self.each(|_, report| report.flush())
     }
 
     fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
@@ -106,17 +88,13 @@ impl<W: Write + Send> Report for FaultReport<W> {
         Detail::Violations
     }
 
-    fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
+    fn write(&mut self, _findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
         Ok(())
     }
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
         writeln!(self.out, "namegate: {message}")?;
         self.out.flush()
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
     }
 
     fn finish(&mut self, _basis: &CheckBasis, _summary: &Summary) -> io::Result<()> {
@@ -139,7 +117,7 @@ impl Report for SummaryReport<'_> {
         Detail::Violations
     }
 
-    fn record(&mut self, _record: &ReportedName) -> io::Result<()> {
+    fn write(&mut self, _findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
         Ok(())
     }
 
@@ -147,8 +125,8 @@ impl Report for SummaryReport<'_> {
         self.0.fault(path, message)
     }
 
-    fn pause(&mut self) -> io::Result<()> {
-        self.0.pause()
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 
     fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {

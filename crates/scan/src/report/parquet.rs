@@ -13,7 +13,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 use super::json::lines::SummaryLine;
-use super::{Report, ReportedName, Summary};
+use super::{DirectoryFindings, RenderedFindings, Report, Summary};
 
 /// The key of the summary in the metadata of the file.
 pub const SUMMARY_KEY: &str = "namegate.summary";
@@ -46,7 +46,7 @@ impl<W: Write + Send> Parquet<W> {
         self.writer.as_mut().ok_or_else(|| ParquetError::General("the file was not begun".to_owned()))
     }
 
-    fn write(&mut self, batches: &[RecordBatch]) -> io::Result<()> {
+    fn write_batches(&mut self, batches: &[RecordBatch]) -> io::Result<()> {
         batches.iter().try_for_each(|batch| self.writer()?.write(batch)).map_err(into_io)
     }
 }
@@ -63,27 +63,22 @@ fn into_io(error: ParquetError) -> io::Error {
 }
 
 impl<W: Write + Send> Report for Parquet<W> {
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
+    fn write(&mut self, findings: &DirectoryFindings, _rendered: &RenderedFindings) -> io::Result<()> {
         let mut full = Vec::new();
-        self.rows.append(record, &mut |batch| full.push(batch));
-        self.write(&full)
+        findings.records.iter().for_each(|record| self.rows.append(record, &mut |batch| full.push(batch)));
+        self.write_batches(&full)
     }
 
     fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
         let mut full = Vec::new();
         self.rows.append_fault(Some(path), message, &mut |batch| full.push(batch));
-        self.write(&full)
-    }
-
-    fn pause(&mut self) -> io::Result<()> {
-        // What was written so far is no readable file.
-        Ok(())
+        self.write_batches(&full)
     }
 
     fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         let mut rest = Vec::new();
         self.rows.flush(&mut |batch| rest.push(batch));
-        self.write(&rest)?;
+        self.write_batches(&rest)?;
         let summary = serde_json::to_string(&SummaryLine::new(basis, summary))?;
         let mut end = || {
             let writer = self.writer()?;

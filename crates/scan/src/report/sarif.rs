@@ -33,7 +33,7 @@ const MAX_RESULTS: u64 = 25_000;
 /// Maximum number of members of a collision, and of faults, that are listed.
 const LISTED: usize = 1000;
 
-/// Writes records as one SARIF log.
+/// Writes findings as one SARIF log.
 pub struct Sarif<W> {
     out: W,
     has_begun: bool,
@@ -66,28 +66,6 @@ impl<W: Write + Send> Sarif<W> {
         self.begin()?;
         let is_first = self.results.fetch_add(count, Relaxed) == 0;
         self.out.write_all(if is_first { bytes.strip_prefix(b",").unwrap_or(bytes) } else { bytes })
-    }
-
-    fn room(&self) -> u64 {
-        MAX_RESULTS - self.results.load(Relaxed)
-    }
-}
-
-/// Renders results, each with a comma before it.
-struct SarifRenderer {
-    results: Arc<AtomicU64>,
-}
-
-impl Renderer for SarifRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        if self.results.load(Relaxed) >= MAX_RESULTS {
-            return RenderedFindings::Later;
-        }
-        let mut bytes = Vec::new();
-        for record in &findings.records {
-            write_record(&mut bytes, record, usize::MAX);
-        }
-        RenderedFindings::Bytes(bytes)
     }
 }
 
@@ -131,8 +109,8 @@ fn rule(rule: &Rule) -> Value {
     json!({
         "id": name,
         "name": name,
-        "shortDescription": { "text": literal(&summary) },
-        "fullDescription": { "text": literal(&format!("A file name breaks the rule {name}: {summary}.")) },
+        "shortDescription": message(&summary),
+        "fullDescription": message(&format!("A file name breaks the rule {name}: {summary}.")),
         "help": { "text": literal(&help), "markdown": literal(&help) },
         "defaultConfiguration": { "level": level(*default) },
         "properties": properties,
@@ -153,29 +131,23 @@ fn literal(text: &str) -> String {
     out
 }
 
+/// A message that viewers show as it is.
+fn message(text: &str) -> Value {
+    json!({ "text": literal(text) })
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SarifResult<'r> {
     rule_id: &'static str,
     rule_index: usize,
     level: &'static str,
-    message: SarifMessage,
+    message: Value,
     locations: [&'r SarifLocation; 1],
-    partial_fingerprints: PartialFingerprints,
+    partial_fingerprints: Value,
     properties: ResultProperties<'r>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     related_locations: Vec<SarifLocation>,
-}
-
-#[derive(Serialize)]
-struct SarifMessage {
-    text: String,
-}
-
-#[derive(Serialize)]
-struct PartialFingerprints {
-    #[serde(rename = "pathAndRule/v1")]
-    path_and_rule: String,
 }
 
 #[derive(Serialize)]
@@ -207,48 +179,28 @@ struct ResultProperties<'r> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SarifLocation {
-    physical_location: PhysicalLocation,
+    physical_location: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<SarifMessage>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PhysicalLocation {
-    artifact_location: ArtifactLocation,
-    region: Region,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ArtifactLocation {
-    uri: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uri_base_id: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Region {
-    start_line: u32,
+    message: Option<Value>,
 }
 
 impl SarifLocation {
     fn new(path: &[u8]) -> Self {
         let path = path.strip_prefix(b"./").unwrap_or(path);
-        let uri_base_id = (!path.starts_with(b"/")).then_some("%SRCROOT%");
-        let artifact_location = ArtifactLocation { uri: reference(path), uri_base_id };
-        let physical_location = PhysicalLocation { artifact_location, region: Region { start_line: 1 } };
+        let mut artifact_location = json!({ "uri": reference(path) });
+        if !path.starts_with(b"/") {
+            artifact_location["uriBaseId"] = "%SRCROOT%".into();
+        }
+        let physical_location =
+            json!({ "artifactLocation": artifact_location, "region": { "startLine": 1 } });
         Self { physical_location, id: None, message: None }
     }
 }
 
 /// Writes at most `most` results for a name, each with a comma before it, and returns their number.
 fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize {
-    let reading = record.repair.as_ref().and_then(|repair| repair.decoded);
-    let reading = reading.map(|decoded| decoded.explanation.to_string());
     let location = SarifLocation::new(&record.path());
     let name = display(&record.name).to_string();
     let repair = record.repair.as_ref();
@@ -256,6 +208,7 @@ fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize 
         format!(". Suggested name: `{}`", display(repair.name.as_bytes()))
     });
     let decoded = repair.and_then(|repair| repair.decoded);
+    let reading = decoded.map(|decoded| decoded.explanation.to_string());
     let place = record.place.as_ref().filter(|place| place.container.is_some());
     let place = place.map(|place| display(&place.heading()).to_string());
     let mark = record.location.map(|location| location.to_string());
@@ -267,11 +220,9 @@ fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize 
             rule_id: violation.rule.name(),
             rule_index: violation.rule as usize,
             level: level(violation.severity),
-            message: SarifMessage {
-                text: literal(&format!("`{name}`: {}{suggestion}", record.message_of(objection))),
-            },
+            message: message(&format!("`{name}`: {}{suggestion}", record.message_of(objection))),
             locations: [&location],
-            partial_fingerprints: PartialFingerprints { path_and_rule: record.fingerprint(violation.rule) },
+            partial_fingerprints: json!({ "pathAndRule/v1": record.fingerprint(violation.rule) }),
             properties: ResultProperties {
                 concern: violation.rule.rule().concern.as_str(),
                 name_hex: Hex(&record.name),
@@ -299,47 +250,53 @@ fn related(group: &CollisionGroup, name: &[u8]) -> Vec<SarifLocation> {
     let others = group.members.iter().filter(|member| *member != name).take(LISTED);
     let location = |(at, member): (usize, &Vec<u8>)| SarifLocation {
         id: Some(at + 1),
-        message: Some(SarifMessage { text: literal(&format!("becomes one with `{}`", display(member))) }),
+        message: Some(message(&format!("becomes one with `{}`", display(member)))),
         ..SarifLocation::new(&group.place.join(member))
     };
     others.enumerate().map(location).collect()
 }
 
 impl<W: Write + Send> Report for Sarif<W> {
-    fn renderer(&self) -> Box<dyn Renderer> {
-        Box::new(SarifRenderer { results: Arc::clone(&self.results) })
+    fn renderer(&self) -> Renderer {
+        let written = Arc::clone(&self.results);
+        Box::new(move |findings| {
+            let mut results = Vec::new();
+            let records = findings.records.iter().filter(|_| written.load(Relaxed) < MAX_RESULTS);
+            for record in records {
+                write_record(&mut results, record, usize::MAX);
+            }
+            RenderedFindings::Bytes(results)
+        })
     }
 
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
+    fn write(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
         let count = findings.records.iter().map(|record| record.objections.len() as u64).sum();
-        match rendered {
-            RenderedFindings::Bytes(results) if count <= self.room() => self.write_results(results, count),
-            _ => findings.records.iter().try_for_each(|record| self.record(record)),
+        if count <= MAX_RESULTS - self.results.load(Relaxed) {
+            return self.write_results(rendered.bytes(), count);
         }
+        for record in &findings.records {
+            let (mut results, room) = (Vec::new(), MAX_RESULTS - self.results.load(Relaxed));
+            let written = if room > 0 { write_record(&mut results, record, room as usize) } else { 0 };
+            self.left_out += (record.objections.len() - written) as u64;
+            self.write_results(&results, written as u64)?;
+        }
+        Ok(())
     }
 
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
-        let mut results = Vec::new();
-        let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
-        let written = if room > 0 { write_record(&mut results, record, room) } else { 0 };
-        self.left_out += (record.objections.len() - written) as u64;
-        self.write_results(&results, written as u64)
-    }
-
-    fn fault(&mut self, path: &[u8], message: &str) -> io::Result<()> {
+    fn fault(&mut self, path: &[u8], text: &str) -> io::Result<()> {
         if self.faults.len() == LISTED {
             self.more_faults += 1;
             return Ok(());
         }
         self.faults.push(json!({
             "level": "error",
-            "message": { "text": literal(message) },
+            "message": message(text),
             "locations": [SarifLocation::new(path)],
         }));
         Ok(())
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
@@ -361,7 +318,7 @@ impl<W: Write + Send> Report for Sarif<W> {
             let text = format!("names of {} members are not {}: {names}", names.members(), names.missing());
             self.faults.push(json!({
                 "level": "note",
-                "message": { "text": literal(&text) },
+                "message": message(&text),
                 "locations": [SarifLocation::new(&names.file)],
             }));
         }

@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use anstyle::Style;
-use clap::ValueEnum;
 use namegate_core::name::Span;
 use namegate_core::name::display::{display, display_part};
 use namegate_core::policy::Confidence;
@@ -16,23 +15,28 @@ use namegate_core::policy::rule::{Concern, RuleId};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 
-use self::names::{TextRenderer, marked, write_names};
+use self::names::{marked, render};
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
 use super::readiness::{Readiness, ReadinessVerdict};
-use super::{Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary};
+use super::{
+    Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary, render_later,
+};
 use crate::encoded_text::EncodedText;
 
 /// The grouping of findings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
-    /// By directory
-    // In the order of arrival.
+    /// In the order of arrival.
     #[default]
-    #[value(name = "dir")]
     Directory,
-    /// By rule, security first
-    // Keeps all findings in memory until the end.
+    /// Keeps all findings in memory until the end.
     Rule,
+}
+
+impl GroupBy {
+    /// The word of each on the command line, and its help.
+    pub const WORDS: &[(&str, Self, &str)] =
+        &[("dir", Self::Directory, "By directory"), ("rule", Self::Rule, "By rule, security first")];
 }
 
 /// What a text report contains, and in which order.
@@ -121,29 +125,20 @@ impl<W: Write + Send> Report for Text<W> {
         }
     }
 
-    fn renderer(&self) -> Box<dyn Renderer> {
-        Box::new(TextRenderer(self.layout))
-    }
-
-    fn directory(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
-        match (rendered, findings.records.first()) {
-            (RenderedFindings::Bytes(bytes), Some(first)) => {
-                self.begin_directory(first)?;
-                self.out.write_all(bytes)
-            }
-            _ => findings.records.iter().try_for_each(|record| self.record(record)),
+    fn renderer(&self) -> Renderer {
+        match self.layout {
+            Layout { group_by: GroupBy::Rule, .. } => render_later(),
+            layout => Box::new(move |findings| RenderedFindings::Bytes(render(layout, &findings.records))),
         }
     }
 
-    fn record(&mut self, record: &ReportedName) -> io::Result<()> {
+    fn write(&mut self, findings: &DirectoryFindings, rendered: &RenderedFindings) -> io::Result<()> {
         if self.layout.group_by == GroupBy::Rule {
-            self.keep(record);
-            return Ok(());
+            findings.records.iter().for_each(|record| self.keep(record));
+        } else if let Some(first) = findings.records.first() {
+            self.begin_directory(first)?;
         }
-        self.begin_directory(record)?;
-        let mut bytes = Vec::new();
-        write_names(&mut bytes, self.layout, std::slice::from_ref(record));
-        self.out.write_all(&bytes)
+        self.out.write_all(rendered.bytes())
     }
 
     fn fault(&mut self, _path: &[u8], message: &str) -> io::Result<()> {
@@ -153,7 +148,7 @@ impl<W: Write + Send> Report for Text<W> {
         Ok(())
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 

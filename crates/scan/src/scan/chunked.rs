@@ -19,7 +19,6 @@ use namegate_findings::directory::{CheckedNames, Handover, is_decoded_by_guess};
 use namegate_findings::place_rules;
 
 use super::batch_scan::BatchScan;
-use crate::progress::Observer;
 use crate::report::DirectoryFindings;
 use crate::source::{DirectoryBatch, Parts, SiblingNames};
 
@@ -41,88 +40,92 @@ pub(super) struct LargeCheck {
     pub(super) waits: Option<(PathBuf, usize)>,
 }
 
-/// Checks the names of a large directory, and gives each part to `look` and the findings to `emit`.
-pub(super) fn check(
-    parts: &mut dyn Parts,
-    scan: &BatchScan<'_>,
-    guess: &Guess<'_>,
-    observer: &dyn Observer,
-    look: &mut dyn FnMut(&DirectoryBatch),
-    emit: &mut FindingsSink<'_>,
-) -> LargeCheck {
-    check_holding(MOST_HELD, parts, scan, guess, observer, look, emit)
+/// The check of large directories.
+pub(super) struct LargeScan<'c> {
+    scan: &'c BatchScan<'c>,
+    guess: &'c Guess<'c>,
+    /// Bytes of names with findings that are held together if their findings are shown.
+    most_held: usize,
 }
 
-/// [`check`], with at most `most_held` bytes of names with findings together.
-fn check_holding(
-    most_held: usize,
-    parts: &mut dyn Parts,
-    scan: &BatchScan<'_>,
-    guess: &Guess<'_>,
-    observer: &dyn Observer,
-    look: &mut dyn FnMut(&DirectoryBatch),
-    emit: &mut FindingsSink<'_>,
-) -> LargeCheck {
-    let prefix = scan.prefix;
-    let mut check = scan.directories.policy.check_in_parts();
-    let (mut dir, mut root_len, mut names, mut has_objection) = (PathBuf::new(), 0, 0, false);
-    parts.each(&mut |part| {
-        names += part.count as u64;
-        look(part);
-        check.add(&part.directory(prefix));
-        if !has_objection {
-            part.each_name(&mut |_, name| has_objection |= is_objected_to(part, name));
-        }
-        observer.checked(&part.dir, part.count as u64, 0);
-        dir.clone_from(&part.dir);
-        root_len = part.root_len;
-    });
-    let checked = LargeCheck { names, waits: None };
-    if has_objection {
-        check.add_violation();
+impl<'c> LargeScan<'c> {
+    pub(super) fn new(scan: &'c BatchScan<'c>, guess: &'c Guess<'c>) -> Self {
+        Self { scan, guess, most_held: MOST_HELD }
     }
-    let Some(mut suspects) = check.suspects() else { return checked };
-    let emit = &mut |findings: DirectoryFindings| {
-        observer.checked(&dir, 0, findings.records.len() as u64);
-        emit(findings);
-    };
-    if !scan.directories.has_messages() {
-        check_in_parts(parts, scan, &suspects, emit);
-        return checked;
+
+    /// Checks the names of a directory, and gives each part to `look` and the findings to `emit`.
+    pub(super) fn check(
+        &self,
+        parts: &mut dyn Parts,
+        look: &mut dyn FnMut(&DirectoryBatch),
+        emit: &mut FindingsSink<'_>,
+    ) -> LargeCheck {
+        let scan = self.scan;
+        let mut check = scan.directories.policy.check_in_parts();
+        let (mut dir, mut root_len, mut names, mut has_objection) = (PathBuf::new(), 0, 0, false);
+        parts.each(&mut |part| {
+            names += part.count as u64;
+            look(part);
+            check.add(&part.directory(scan.prefix));
+            if !has_objection {
+                part.each_name(&mut |_, name| has_objection |= is_objected_to(part, name));
+            }
+            dir.clone_from(&part.dir);
+            root_len = part.root_len;
+        });
+        let checked = LargeCheck { names, waits: None };
+        if has_objection {
+            check.add_violation();
+        }
+        let Some(mut suspects) = check.suspects() else { return checked };
+        if !scan.directories.has_messages() {
+            check_in_parts(parts, scan, &suspects, emit);
+            return checked;
+        }
+        let found = self.collect_suspects(parts, &dir, &suspects);
+        let used = suspects.take_used();
+        let handover = match found {
+            Some(found) if found.name_bytes() <= self.most_held => {
+                let in_use: &mut NamesInUse<'_> = &mut |_, take| parts.each_name(take);
+                let used = used.as_ref().into();
+                scan.check(&found, CheckedNames::Suspects { in_use, used, hint: None }, emit)
+            }
+            Some(found) => {
+                let hint = scan.directories.hint(found.encodings.as_deref()).unwrap_or(EncodingHint::Unknown);
+                let suggester = scan.directories.policy.suggest_in_parts(hint);
+                LargeDirectory { parts, scan, suspects: &suspects, suggester: &suggester }.check(used, emit)
+            }
+            None => Handover::Done,
+        };
+        LargeCheck { waits: (handover == Handover::Waits).then_some((dir, root_len)), ..checked }
     }
-    let mut undecoded = EncodingSample::default();
-    let mut found = collect_names(parts, &mut |found, part| {
-        let names = suspects_of(part, scan, &suspects);
-        undecoded.add_all(&names.names);
-        if let SiblingNames::Excluded(names) = &part.siblings {
-            undecoded.add_all(names);
+
+    /// Collects the suspects, with the encodings that are guessed from them; a few more than are held if there are too many. `None` if
+    /// the directory can no longer be read at all.
+    fn collect_suspects(
+        &self,
+        parts: &mut dyn Parts,
+        dir: &Path,
+        suspects: &SuspectNames<'_>,
+    ) -> Option<DirectoryBatch> {
+        let mut undecoded = EncodingSample::default();
+        let mut found = collect_names(parts, &mut |found, part| {
+            let names = suspects_of(part, self.scan, suspects);
+            undecoded.add_all(&names.names);
+            if let SiblingNames::Excluded(names) = &part.siblings {
+                undecoded.add_all(names);
+            }
+            // More than that shows that there are too many; the rest is only sampled.
+            if found.name_bytes() <= self.most_held {
+                found.append(&names);
+            }
+        })?;
+        // Those of an archive are known already.
+        if found.encodings.is_none() && self.scan.directories.encoding.is_none() {
+            found.encodings = (self.guess)(dir, &undecoded).map(Arc::new);
         }
-        // More than that shows that there are too many; the rest is only sampled.
-        if found.name_bytes() <= most_held {
-            found.append(&names);
-        }
-    });
-    // Those of an archive are known already.
-    if let Some(found) = found.as_mut().filter(|found| found.encodings.is_none())
-        && scan.directories.encoding.is_none()
-    {
-        found.encodings = guess(&dir, &undecoded).map(Arc::new);
+        Some(found)
     }
-    let used = suspects.take_used();
-    let handover = match found {
-        Some(found) if found.name_bytes() <= most_held => {
-            let in_use: &mut NamesInUse<'_> = &mut |_, take| parts.each_name(take);
-            let used = used.as_ref().into();
-            scan.check(&found, CheckedNames::Suspects { in_use, used, hint: None }, emit)
-        }
-        Some(found) => {
-            let hint = scan.directories.hint(found.encodings.as_deref()).unwrap_or(EncodingHint::Unknown);
-            let suggester = scan.directories.policy.suggest_in_parts(hint);
-            LargeDirectory { parts, scan, suspects: &suspects, suggester: &suggester }.check(used, emit)
-        }
-        None => Handover::Done,
-    };
-    LargeCheck { waits: (handover == Handover::Waits).then_some((dir, root_len)), ..checked }
 }
 
 /// Collects names of a directory as one batch; `None` if the directory can no longer be read at all.

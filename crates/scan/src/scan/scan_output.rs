@@ -72,8 +72,8 @@ impl<'s> ScanOutput<'s> {
         if let (Some(checkpoints), Some(line)) = (self.checkpoints, line) {
             checkpoints.append(line)?;
         }
-        self.report.directory(findings, rendered)?;
-        self.report.pause()
+        self.report.write(findings, rendered)?;
+        self.report.flush()
     }
 
     pub(super) fn write_fault(&mut self, fault: &Fault, count: u64) -> io::Result<()> {
@@ -90,7 +90,7 @@ impl<'s> ScanOutput<'s> {
 
     pub(super) fn save(&mut self, frontier: &Frontier) -> io::Result<()> {
         // What a checkpoint takes for reported must have been written.
-        self.report.pause()?;
+        self.report.flush()?;
         let Some(checkpoints) = self.checkpoints else { return Ok(()) };
         let Summary { directories, names, vanished, .. } = self.counters.sum();
         checkpoints
@@ -98,12 +98,12 @@ impl<'s> ScanOutput<'s> {
     }
 
     /// Reports the findings of a checkpoint.
-    pub(super) fn replay(&mut self, before: Checkpoint, renderer: &dyn Renderer) -> io::Result<()> {
+    pub(super) fn replay(&mut self, before: Checkpoint, render: &Renderer) -> io::Result<()> {
         for line in BufRead::split(before.lines, b'\n') {
             match checkpoint::read(&line?)? {
                 Replay::Findings(findings) => {
                     self.counters.count(|summary| summary.count_findings(&findings));
-                    self.write_findings(&findings, &renderer.render(&findings), None)?;
+                    self.write_findings(&findings, &render(&findings), None)?;
                 }
                 Replay::Fault { path, message } => self.report_fault(&path, &message, 1)?,
             }

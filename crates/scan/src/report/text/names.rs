@@ -12,11 +12,11 @@ use namegate_core::name::Span;
 use namegate_core::name::display::{display, display_part, is_plain};
 use namegate_core::policy::CheckOutcome;
 
-use super::{GroupBy, Layout};
+use super::Layout;
 use crate::report::layout::{
     DIM, ERROR, GOOD, PLAIN, WARN, grouped, severity_style, styled, terminal_width, write_wrapped_to,
 };
-use crate::report::{DirectoryFindings, RenderedFindings, Renderer, ReportedName, ReportedViolation};
+use crate::report::{ReportedName, ReportedViolation};
 
 /// Maximum number of further places in a line for a rule; the rest is counted.
 const MORE_PLACES: usize = 3;
@@ -32,20 +32,6 @@ const BYTES_OF_A_NAME: usize = 256;
 
 const IN_MEMORY: &str = "memory takes every write";
 
-/// Renders the names of a directory, without its heading.
-pub(super) struct TextRenderer(pub(super) Layout);
-
-impl Renderer for TextRenderer {
-    fn render(&self, findings: &DirectoryFindings) -> RenderedFindings {
-        if self.0.group_by == GroupBy::Rule {
-            return RenderedFindings::Later;
-        }
-        let mut bytes = Vec::with_capacity(BYTES_OF_A_NAME * findings.records.len());
-        write_names(&mut bytes, self.0, &findings.records);
-        RenderedFindings::Bytes(bytes)
-    }
-}
-
 /// The violations of one rule and severity in a name, which share a line.
 struct RuleLine<'v> {
     first: &'v ReportedViolation,
@@ -55,8 +41,9 @@ struct RuleLine<'v> {
     more: [Span; MORE_PLACES],
 }
 
-/// Writes names and their violations.
-pub(super) fn write_names(out: &mut Vec<u8>, layout: Layout, records: &[ReportedName]) {
+/// The names of a directory and their violations, without its heading.
+pub(super) fn render(layout: Layout, records: &[ReportedName]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(BYTES_OF_A_NAME * records.len());
     let mut lines = Vec::new();
     for record in records {
         lines.clear();
@@ -70,8 +57,9 @@ pub(super) fn write_names(out: &mut Vec<u8>, layout: Layout, records: &[Reported
                 line.others += unlisted.count as usize;
             }
         }
-        write_name(out, layout, record, &lines);
+        write_name(&mut out, layout, record, &lines);
     }
+    out
 }
 
 /// Collects the violations by rule and severity, in the order of their first places.

@@ -9,7 +9,6 @@ use namegate_findings::group::Clash;
 use namegate_findings::location::{ArchiveKind, Container, Location};
 
 use super::*;
-use crate::progress::NoProgress;
 use crate::report::Detail;
 
 /// As a scan of a source that is no tree.
@@ -120,15 +119,8 @@ fn assert_same_in_parts(whole: DirectoryBatch, most_held: usize) {
             parts.passes = 0;
             let (mut whole, mut found) = (Collected::default(), Collected::default());
             scan.check(&parts.whole, CheckedNames::All, &mut |findings| whole.add(findings));
-            let count = check_holding(
-                most_held,
-                &mut parts,
-                &scan,
-                &GUESS,
-                &NoProgress,
-                &mut |_| {},
-                &mut |findings| found.add(findings),
-            );
+            let large = LargeScan { most_held, ..LargeScan::new(&scan, &GUESS) };
+            let count = large.check(&mut parts, &mut |_| {}, &mut |findings| found.add(findings));
             assert_eq!(count, LargeCheck { names: parts.whole.count as u64, waits: None });
             assert!(parts.passes < 30, "{} passes", parts.passes);
             assert_eq!(found.groups, whole.groups, "{:?}", policy.profiles());
@@ -184,6 +176,6 @@ fn a_rule_of_the_container_alone_is_enough_for_a_finding() {
     let scan = BatchScan { directories: DirectoryScan::new(&policy, Detail::Everything), prefix: b"" };
     let mut found = Collected::default();
     let mut parts = ListedParts { whole, passes: 0 };
-    check(&mut parts, &scan, &GUESS, &NoProgress, &mut |_| {}, &mut |findings| found.add(findings));
+    LargeScan::new(&scan, &GUESS).check(&mut parts, &mut |_| {}, &mut |findings| found.add(findings));
     assert_eq!(found.names.into_keys().collect::<Vec<_>>(), [b".git"]);
 }
