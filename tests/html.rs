@@ -19,7 +19,7 @@ use namegate_core::policy::{Policy, profile};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 use namegate_scan::report::html::{Html, ReportMetadata};
-use namegate_scan::report::{Report, ReportedName, Summary};
+use namegate_scan::report::{DirectoryFindings, Report, ReportedName, Summary};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -377,13 +377,15 @@ fn a_hundred_thousand_findings_are_searched_and_sorted_without_delay() {
     let mut out = BufWriter::new(File::create(&page).unwrap());
     let mut summary = Summary::of(&policy);
     let mut report = Html::new(&mut out, ReportMetadata::default(), |_| None);
+    let render = report.renderer();
     for number in 0..FINDINGS {
         let name = format!("report {}?.txt", number * 7919 % FINDINGS);
         let mut record = ReportedName::of(&policy, &policy.check(name.as_bytes()));
         let dir = format!("share/{:03}", number / 500).into_bytes();
         record.place = Some(Arc::new(DirectoryPath { container: None, dir, inode: None }));
         summary.count(&record);
-        report.record(&record).unwrap();
+        let findings = DirectoryFindings { records: vec![record], ..DirectoryFindings::default() };
+        report.write(&findings, &render(&findings)).unwrap();
     }
     report.finish(&CheckBasis::new(&policy, b"", None, Severity::Warn), &summary).unwrap();
     drop(report);
