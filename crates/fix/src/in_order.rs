@@ -1,7 +1,7 @@
 //! An ordered parallel map in bounded memory.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -67,8 +67,28 @@ pub(super) fn in_order<P: Send, R: Send, E>(
     taken.and(made)
 }
 
+/// Other threads are started for more items than this.
+const WORTH_THREADS: usize = 4096;
+
+/// [`in_order`] with the parts of `0..len`, of at most `size` items each.
+pub(super) fn ranges_in_order<R: Send, E>(
+    len: usize,
+    size: usize,
+    jobs: usize,
+    work: impl Fn(Range<usize>) -> R + Sync,
+    take: &mut dyn FnMut(R) -> Result<(), E>,
+) -> Result<(), E> {
+    let jobs = if len > WORTH_THREADS { jobs } else { 1 };
+    let make_ranges = |give: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>| {
+        let _ = (0..len).step_by(size).map(|from| from..len.min(from + size)).try_for_each(give);
+        Ok(())
+    };
+    in_order(jobs, make_ranges, work, take)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
@@ -105,6 +125,18 @@ mod tests {
                 assert_eq!(taken, Ok(()));
                 assert!(results.into_iter().eq((0..count).map(|number| number * number)), "{jobs} {count}");
             }
+        }
+    }
+
+    #[test]
+    fn every_number_is_in_one_range_and_the_results_are_in_order() {
+        for (len, jobs) in [(0, 2), (1, 0), (4096, 8), (4097, 8), (100_000, 3), (100_000, 1)] {
+            let mut ranges = Vec::new();
+            let Ok(()) = ranges_in_order(len, 1000, jobs, |range| range, &mut |range| {
+                ranges.push(range);
+                Ok::<(), Infallible>(())
+            });
+            assert!(ranges.into_iter().flatten().eq(0..len), "{len} {jobs}");
         }
     }
 

@@ -16,6 +16,7 @@ mod moving;
 mod new_names;
 pub mod original_name_xattr;
 pub mod plan;
+mod plan_record;
 pub mod plan_table;
 mod private;
 pub mod progress;

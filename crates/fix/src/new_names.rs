@@ -5,17 +5,35 @@ use std::io;
 use namegate_findings::records::{EntryRecord, IndexedRecords, RecordSorter};
 
 use super::plan::id_set::IdSet;
+use super::plan_record::damaged;
+
+/// Ids and new names of renames, by directory and old name.
+#[derive(Debug, Default)]
+pub(crate) struct NameIndex(IndexedRecords);
+
+impl NameIndex {
+    /// The names of [`push_new_name`].
+    pub(crate) fn new(names: RecordSorter) -> io::Result<Self> {
+        names.finish()?.index().map(Self)
+    }
+
+    /// The id and the new name of `old` in the directory `dir`.
+    pub(crate) fn find(&self, dir: &[u8], old: &[u8]) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let Some(payload) = self.0.find(dir, old)? else { return Ok(None) };
+        let (id, new) = payload.split_first_chunk::<8>().ok_or_else(damaged)?;
+        Ok(Some((u64::from_le_bytes(*id), new.to_vec())))
+    }
+}
 
 /// The new names of directories, and which directories have them now.
 #[derive(Debug, Default)]
 pub struct NewNames {
-    /// Id and new name, by directory and old name.
-    names: IndexedRecords,
+    names: NameIndex,
     current: IdSet,
     has_current: bool,
 }
 
-/// Adds the new name of the directory `old` in `dir`.
+/// Adds the new name of `old` in the directory `dir`.
 ///
 /// # Errors
 /// A temporary file cannot be written.
@@ -37,7 +55,7 @@ impl NewNames {
     /// A temporary file cannot be read or written.
     pub fn new(names: RecordSorter, current: IdSet) -> io::Result<Self> {
         let has_current = current != IdSet::default();
-        Ok(Self { names: names.finish()?.index()?, current, has_current })
+        Ok(Self { names: NameIndex::new(names)?, current, has_current })
     }
 
     /// Records that the directory of the rename `id` has its new name.
@@ -53,7 +71,7 @@ impl NewNames {
 
     /// Reports whether no directory gets another name.
     pub const fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.0.is_empty()
     }
 
     /// Reports whether some directory may have its new name.
@@ -78,8 +96,6 @@ impl NewNames {
         let at = memchr::memrchr(b'/', path)?;
         let (dir, name) = (if at == 0 { &path[..1] } else { &path[..at] }, &path[at + 1..]);
         // If a temporary file cannot be read, the directory is not found, and its entries are reported.
-        let payload = self.names.find(dir, name).ok().flatten()?;
-        let (id, new) = payload.split_first_chunk::<8>()?;
-        Some((u64::from_le_bytes(*id), new.to_vec()))
+        self.names.find(dir, name).ok().flatten()
     }
 }

@@ -10,19 +10,19 @@ pub mod char_table;
 
 pub mod conversion;
 mod directory;
+mod distinct;
 mod draft;
 mod large;
+mod line_maker;
 mod links;
-mod look_up;
 pub mod map;
 mod meanings;
-mod parts;
-mod proposal;
 mod root_set;
 mod separators;
 mod settings;
 mod spill;
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -39,16 +39,16 @@ use namegate_scan::progress::{NoProgress, Observer};
 use namegate_scan::source::encodings::{EarlierNames, TreeEncodings};
 use namegate_scan::source::scope::{Exclude, Scope};
 use namegate_scan::source::tree::Tree;
-use namegate_scan::source::{DirectoryBatch, Parts, Source, SourceEvent};
+use namegate_scan::source::{DirectoryBatch, Source, SourceEvent};
 use parking_lot::Mutex;
 
 use self::directory::NameProposer;
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
-use self::draft::{LineRecord, tag};
 use self::large::LargeDirectory;
-use self::look_up::LineMaker;
+use self::line_maker::LineMaker;
 use self::root_set::RootSet;
 pub use self::settings::PlanSettings;
+use crate::plan_record::{LineRecord, tag};
 
 /// The trees to read.
 #[derive(Debug)]
@@ -145,8 +145,11 @@ impl PlanReader<'_> {
     fn handle(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
         let mut result = Ok(());
         match event {
-            SourceEvent::Directory(batch) => result = self.check(batch),
-            SourceEvent::Large(parts) => result = self.check_large(parts),
+            SourceEvent::Directory(batch) => result = self.plan(batch, None).map(drop),
+            SourceEvent::Large(parts) => {
+                let large = LargeDirectory::survey(self.proposer, parts, self.observer);
+                result = self.plan_large(large, None).map(drop);
+            }
             SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.observer.problem(&fault),
             // Plans are for trees, which have no history.
             SourceEvent::Vanished
@@ -165,54 +168,72 @@ impl PlanReader<'_> {
         self.found.lock()
     }
 
-    fn check(&self, batch: DirectoryBatch) -> io::Result<()> {
+    /// Plans a directory. `review` are the other names of the tree if it was planned before. Reports whether the directory could be read.
+    fn plan(&self, batch: DirectoryBatch, review: Option<&EarlierNames>) -> io::Result<bool> {
         let dir = batch.dir.as_os_str().as_bytes();
-        let earlier = self.found().encodings.above(dir);
-        let proposals = self.proposer.propose(&batch, &earlier);
-        let count = proposals.count();
-        self.observer.checked(&batch.dir, batch.count as u64, count as u64);
-        self.found().add_counts(dir, batch.has_work_tree, proposals.left_out);
-        // A directory that was listed for the name of a root has links outside of the request.
-        let is_linked = batch.has_links && batch.is_whole();
-        let has_lines = count > 0 || proposals.long().next().is_some();
-        if !is_linked && !has_lines && proposals.encodings().is_none() {
-            return Ok(());
+        let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(dir)), Cow::Borrowed);
+        let proposals = self.proposer.propose(&batch, &above);
+        let mut uncertain = None;
+        if review.is_none() {
+            let count = proposals.count();
+            self.observer.checked(&batch.dir, batch.count as u64, count as u64);
+            self.found().add_counts(dir, batch.has_work_tree, proposals.left_out);
+            // A directory that was listed for the name of a root has links outside of the request.
+            let is_linked = batch.has_links && batch.is_whole();
+            let has_lines = count > 0 || proposals.long().next().is_some();
+            if is_linked || has_lines || proposals.encodings().is_some() {
+                self.found().add_directory(dir, is_linked, proposals.encodings())?;
+                let begin = || self.found().uncertain.begin(dir, batch.root_len);
+                uncertain = proposals.is_uncertain.then(begin).transpose()?;
+            }
+            if !has_lines {
+                return Ok(true);
+            }
         }
-        self.found().add_directory(dir, is_linked, proposals.encodings())?;
-        let uncertain = proposals.is_uncertain.then(|| self.found().uncertain.begin(dir, batch.root_len));
-        let uncertain = uncertain.transpose()?;
-        if has_lines && let Some(lines) = self.open(dir) {
-            let take = |lines: &[LineRecord]| self.found().add_lines(dir, uncertain, lines);
-            lines.make_lines(&proposals, true, self.proposer.jobs, &take)?;
+        let Some(lines) = self.open(dir) else { return Ok(false) };
+        let mut take = |lines: &[LineRecord]| self.found().add_lines(dir, uncertain, lines);
+        if review.is_none() {
+            take(&lines.long_lines(&proposals))?;
         }
+        lines.make_lines(&proposals, self.proposer.jobs, &mut take)?;
         drop(proposals);
         if let Some(number) = uncertain.filter(|_| !batch.is_whole()) {
             self.found().uncertain.singles.insert(number, batch);
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn check_large(&self, parts: &mut dyn Parts) -> io::Result<()> {
-        let Some(mut large) = LargeDirectory::survey(self.proposer, parts, self.observer) else {
-            return Ok(());
-        };
-        let dir = large.dir.clone();
+    /// [`PlanReader::plan`] for a directory that comes in parts; `None` if it can no longer be read.
+    fn plan_large(
+        &self,
+        large: Option<LargeDirectory<'_>>,
+        review: Option<&EarlierNames>,
+    ) -> io::Result<bool> {
+        let Some(mut large) = large else { return Ok(false) };
+        let (dir, is_first) = (large.dir.clone(), review.is_none());
         let path = dir.as_os_str().as_bytes();
-        self.found().add_counts(path, large.has_work_tree, 0);
-        let earlier = self.found().encodings.above(path);
-        let evidence = large.evidence(&earlier);
-        let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
-        self.found().add_directory(path, large.has_links, encodings)?;
-        let Some(evidence) = evidence else { return Ok(()) };
-        let Some(lines) = self.open(path) else { return Ok(()) };
-        let proposals = large.propose(evidence, true, &lines)?;
-        self.found().add_counts(path, false, proposals.left_out);
-        let begin = || self.found().uncertain.begin(path, large.root_len);
-        let uncertain = proposals.is_uncertain.then(begin).transpose()?;
-        let take = |lines: &[LineRecord]| self.found().add_lines(path, uncertain, lines);
-        let count = large.write(proposals, &lines, &take)?;
-        self.observer.checked(&dir, 0, count);
-        Ok(())
+        let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(path)), Cow::Borrowed);
+        let evidence = large.evidence(&above);
+        if is_first {
+            self.found().add_counts(path, large.has_work_tree, 0);
+            let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
+            self.found().add_directory(path, large.has_links, encodings)?;
+        }
+        let Some(evidence) = evidence else { return Ok(true) };
+        let Some(lines) = self.open(path) else { return Ok(false) };
+        let proposals = large.propose(evidence, is_first, &lines)?;
+        let mut uncertain = None;
+        if is_first {
+            self.found().add_counts(path, false, proposals.left_out);
+            let begin = || self.found().uncertain.begin(path, large.root_len);
+            uncertain = proposals.is_uncertain.then(begin).transpose()?;
+        }
+        let take = &mut |lines: &[LineRecord]| self.found().add_lines(path, uncertain, lines);
+        let count = large.write(proposals, &lines, take)?;
+        if is_first {
+            self.observer.checked(&dir, 0, count);
+        }
+        Ok(true)
     }
 
     fn open(&self, dir: &[u8]) -> Option<LineMaker<'_>> {
@@ -237,7 +258,7 @@ impl PlanReader<'_> {
                 let single = singles.remove(&u64::from_be_bytes(*number));
                 is_reviewed = match (encodings.elsewhere(dir), single) {
                     (None, _) => false,
-                    (Some(earlier), Some(batch)) => self.review(&batch, &earlier)?,
+                    (Some(earlier), Some(batch)) => self.plan(batch, Some(&earlier))?,
                     (Some(earlier), None) => self.review_directory(dir, root_len, exclude, &earlier)?,
                 };
             } else if !is_reviewed || key.first() == Some(&tag::LONG) {
@@ -259,44 +280,15 @@ impl PlanReader<'_> {
         let (has_fault, reviewed) = (Cell::new(false), RefCell::new(Ok(false)));
         let opened = self.root_set.read_again(dir, root_len, exclude, &|event| match event {
             SourceEvent::Directory(batch) if !has_fault.get() => {
-                *reviewed.borrow_mut() = self.review(&batch, earlier);
+                *reviewed.borrow_mut() = self.plan(batch, Some(earlier));
             }
             SourceEvent::Large(parts) => {
-                *reviewed.borrow_mut() = self.review_large(parts, earlier, &has_fault);
+                let large = LargeDirectory::survey(self.proposer, parts, &NoProgress);
+                *reviewed.borrow_mut() = self.plan_large(large.filter(|_| !has_fault.get()), Some(earlier));
             }
             _ => has_fault.set(true),
         });
         if opened.is_err() { Ok(false) } else { reviewed.into_inner() }
-    }
-
-    fn review(&self, batch: &DirectoryBatch, earlier: &EarlierNames) -> io::Result<bool> {
-        let dir = batch.dir.as_os_str().as_bytes();
-        let Some(lines) = self.open(dir) else { return Ok(false) };
-        let proposals = self.proposer.propose(batch, earlier);
-        let take = |lines: &[LineRecord]| self.found().add_lines(dir, None, lines);
-        lines.make_lines(&proposals, false, self.proposer.jobs, &take)?;
-        Ok(true)
-    }
-
-    fn review_large(
-        &self,
-        parts: &mut dyn Parts,
-        earlier: &EarlierNames,
-        has_fault: &Cell<bool>,
-    ) -> io::Result<bool> {
-        let Some(mut large) = LargeDirectory::survey(self.proposer, parts, &NoProgress) else {
-            return Ok(false);
-        };
-        let dir = large.dir.as_os_str().as_bytes().to_vec();
-        if has_fault.get() {
-            return Ok(false);
-        }
-        let Some(lines) = self.open(&dir) else { return Ok(false) };
-        if let Some(evidence) = large.evidence(earlier) {
-            let proposals = large.propose(evidence, false, &lines)?;
-            large.write(proposals, &lines, &|lines| self.found().add_lines(&dir, None, lines))?;
-        }
-        Ok(true)
     }
 }
 
@@ -328,13 +320,12 @@ impl TreeFindings {
     /// Adds lines of a directory. `uncertain` is its number, if it is uncertain.
     fn add_lines(&mut self, dir: &[u8], uncertain: Option<u64>, lines: &[LineRecord]) -> io::Result<()> {
         let Self { lines: certain, uncertain: others, .. } = self;
-        lines.iter().try_for_each(|(key, payload)| match uncertain {
-            Some(number) => others.records.push(EntryRecord {
-                dir,
-                name: &UncertainDirectories::key(number, key),
-                payload,
-            }),
-            None => certain.push(EntryRecord { dir, name: key, payload }),
+        lines.iter().try_for_each(|line| match uncertain {
+            Some(number) => {
+                let name = &*UncertainDirectories::key(number, &line.key);
+                others.records.push(EntryRecord { dir, name, payload: &line.payload })
+            }
+            None => certain.push(line.in_directory(dir)),
         })
     }
 }

@@ -12,15 +12,16 @@ use std::ops::ControlFlow;
 
 use namegate_core::policy::Confidence;
 use namegate_files::signature::{self, TextKind};
-use namegate_findings::records::{EntryRecord, RecordSorter, SortedRecords};
+use namegate_findings::records::{RecordSorter, SortedRecords};
 use namegate_sys::process::processors;
 
+use self::renames::read_rename;
 pub use self::renames::{DirectoryRenames, StoredDirectories};
-use self::renames::{PayloadReader, read_rename, write_payload};
 use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
 use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
+use super::plan_record::{LineRecord, RenameReader};
 use super::plan_table::PlanTableReader;
 
 #[derive(Debug)]
@@ -93,7 +94,7 @@ struct PlanLines {
     retargets: Vec<Retarget>,
     renames: [u64; 3],
     /// Memory that is used again.
-    payload: Vec<u8>,
+    record: LineRecord,
 }
 
 impl PlanLines {
@@ -102,10 +103,8 @@ impl PlanLines {
             PlanLine::Header(header) => self.header = header,
             PlanLine::Rename(rename) => {
                 self.renames[rename.confidence as usize] += 1;
-                self.payload.clear();
-                write_payload(&rename, number as u64, &mut self.payload);
-                let (dir, name) = (&*rename.directory.path, &*rename.old);
-                self.sorter.push(EntryRecord { dir, name, payload: &self.payload })?;
+                self.record.set_rename(&rename, number);
+                self.sorter.push(self.record.in_directory(&rename.directory.path))?;
             }
             PlanLine::Retarget(retarget) => self.retargets.push(retarget),
             PlanLine::Skipped(_) => {}
@@ -180,12 +179,12 @@ impl StoredPlan {
         let (mut target_names, mut link_renames) = (HashMap::new(), HashMap::new());
         let mut cursor = self.sorted.cursor()?;
         while let Some(record) = cursor.next()? {
-            let payload = PayloadReader(record.payload);
-            if wanted.contains(&payload.id()) {
-                target_names.insert(payload.id(), payload.new_name().to_vec());
+            let rename = RenameReader::new(record.payload)?;
+            if wanted.contains(&rename.id()) {
+                target_names.insert(rename.id(), rename.new.as_bytes().to_vec());
             }
-            if payload.kind() == FileKind::Symlink {
-                let link = (record.dir.to_vec(), record.name.to_vec());
+            if rename.kind()? == FileKind::Symlink {
+                let link = (record.dir.to_vec(), record.name[1..].to_vec());
                 if links.contains(&link) {
                     link_renames.insert(link, read_rename(record, None)?.0);
                 }
@@ -201,7 +200,7 @@ impl StoredPlan {
         let (mut dir, mut name, mut inode) = (Vec::new(), Vec::new(), None);
         let mut cursor = self.sorted.cursor()?;
         while let Some(record) = cursor.next()? {
-            let of_directory = Some(PayloadReader(record.payload).directory_inode());
+            let of_directory = Some(RenameReader::new(record.payload)?.directory_inode());
             if inode.is_some() && dir == record.dir {
                 if name == record.name || inode != of_directory {
                     return Ok(true);
@@ -238,9 +237,9 @@ impl StoredPlan {
         let mut names = RecordSorter::default();
         let mut cursor = self.sorted.cursor()?;
         while let Some(record) = cursor.next()? {
-            let payload = PayloadReader(record.payload);
-            if payload.kind() == FileKind::Directory {
-                push_new_name(&mut names, record.dir, record.name, payload.id(), payload.new_name())?;
+            let rename = RenameReader::new(record.payload)?;
+            if rename.kind()? == FileKind::Directory {
+                push_new_name(&mut names, record.dir, &record.name[1..], rename.id(), rename.new.as_bytes())?;
             }
         }
         NewNames::new(names, IdSet::default())

@@ -71,7 +71,7 @@ pub fn write_counts(
     retargets: &[Retarget],
     policy: &Policy,
 ) -> io::Result<()> {
-    let DraftCounts { renames, skipped } = draft.counts()?;
+    let DraftCounts { renames, skipped, skip_reasons } = draft.counts()?;
     let mut counts = counted(renames, "rename", "renames");
     if !retargets.is_empty() {
         counts += &format!(", {}", counted(retargets.len() as u64, "new link target", "new link targets"));
@@ -80,7 +80,7 @@ pub fn write_counts(
         counts += &format!(", {} without a new name", counted(skipped, "entry", "entries"));
     }
     writeln!(out, "{counts}")?;
-    for (why, count) in draft.skip_reasons()? {
+    for (why, count) in skip_reasons {
         writeln!(out, "  {count}: {why}")?;
     }
     if draft.git_renames > 0 {

@@ -54,6 +54,28 @@ pub enum PlanLine {
     Skipped(Skipped),
 }
 
+impl PlanLine {
+    /// The directory of the entry; `None` for the first line.
+    pub fn directory(&self) -> Option<&Arc<PlanDirectory>> {
+        match self {
+            Self::Header(_) => None,
+            Self::Rename(Rename { directory, .. })
+            | Self::Retarget(Retarget { directory, .. })
+            | Self::Skipped(Skipped { directory, .. }) => Some(directory),
+        }
+    }
+
+    /// The line, without a line feed.
+    pub fn to_line(&self) -> String {
+        match self {
+            Self::Header(header) => header.to_line(),
+            Self::Rename(rename) => rename.to_line(),
+            Self::Retarget(retarget) => retarget.to_line(),
+            Self::Skipped(skipped) => skipped.to_line(),
+        }
+    }
+}
+
 /// Parses lines of a plan without regard to others, except the first.
 pub struct BlockParser {
     header: Option<PlanHeader>,

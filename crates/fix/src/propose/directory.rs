@@ -1,8 +1,7 @@
-//! Suggests names for the entries of one directory. Pure: the entries are looked up later.
+//! Suggests names for the entries of one directory, and makes the lines of the plan when the entries are looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 
 use namegate_core::check::DirectoryCheck;
@@ -14,11 +13,13 @@ use namegate_core::policy::{Confidence, FingerprintIndex, NamesInUse, Policy, Su
 use namegate_scan::source::DirectoryBatch;
 use namegate_scan::source::encodings::EarlierNames;
 
-use super::meanings::{DecodedNames, EncodingEvidence, NameMeanings};
-use super::parts::Distinct;
-use super::proposal::{NameProposal, Unplanned, is_merge_rule};
+use super::distinct::Distinct;
+use super::line_maker::LineMaker;
+use super::meanings::{DecodedNames, EncodingEvidence, Explanation, NameMeanings};
 use super::separators::{SeparatedPath, separate};
 use super::settings::PlanSettings;
+use crate::plan::{Rename, Skipped};
+use crate::plan_record::{LineRecord, tag};
 
 /// The suggestions for one directory. They are made one after another, so that only one at a time is in memory with all that
 /// stands in its line.
@@ -281,10 +282,10 @@ impl DirectoryProposals<'_> {
         check.into_iter().flat_map(|check| check.path_violations.keys().map(|&at| check.names[at]))
     }
 
-    /// The number of names in [`DirectoryProposals::names`].
+    /// The number of names with a line.
     pub(super) fn count(&self) -> usize {
         let Some(suggestions) = &self.suggestions else { return 0 };
-        suggestions.indexes().filter(|&at| suggestions.is_planned(at)).count()
+        (0..self.len()).filter(|&at| suggestions.is_planned(at)).count()
     }
 
     /// The number of names that were checked.
@@ -292,31 +293,20 @@ impl DirectoryProposals<'_> {
         self.suggestions.as_ref().map_or(0, |suggestions| suggestions.check.checked)
     }
 
-    /// What the plan says of the names in `part` of those that were checked.
-    pub(super) fn names(&self, part: Range<usize>) -> impl Iterator<Item = NameProposal> {
-        self.all_names(part).filter_map(|(_, _, proposal)| proposal)
+    /// The name at index `at`, and the name that is suggested for it.
+    pub(super) fn name(&self, at: usize) -> Option<(&[u8], Option<&str>)> {
+        let suggestions = self.suggestions.as_ref()?;
+        let new = suggestions.repairs.get(&at).map(|repair| &*repair.name);
+        Some((suggestions.check.names[at], new))
     }
 
-    /// The names in `part` of those that were checked, each with the name that is suggested for it, and with what the plan says of it.
-    pub(super) fn all_names(
-        &self,
-        part: Range<usize>,
-    ) -> impl Iterator<Item = (&[u8], Option<&str>, Option<NameProposal>)> {
-        self.suggestions.iter().flat_map(move |suggestions| {
-            part.clone().map(|at| {
-                let new = suggestions.repairs.get(&at).map(|repair| &*repair.name);
-                (suggestions.check.names[at], new, suggestions.proposal(at))
-            })
-        })
+    /// What the plan says of the name at index `at`; `None` if it says nothing, or if the entry is gone.
+    pub(super) fn line(&self, at: usize, lines: &LineMaker<'_>) -> Option<LineRecord> {
+        self.suggestions.as_ref()?.line(at, lines)
     }
 }
 
 impl Suggestions<'_> {
-    /// The indexes of names that may be planned, in order.
-    fn indexes(&self) -> impl Iterator<Item = usize> {
-        0..self.check.checked
-    }
-
     /// The number of names that `advice` suggests another name for, and the policy none.
     fn count_left_out(&self, advice: &Policy) -> u64 {
         let Self { check, repairs, broken, .. } = self;
@@ -349,48 +339,94 @@ impl Suggestions<'_> {
             || broken.is_some_and(|broken| broken.has_error)
     }
 
-    fn proposal(&self, at: usize) -> Option<NameProposal> {
+    fn line(&self, at: usize, lines: &LineMaker<'_>) -> Option<LineRecord> {
         if !self.is_planned(at) {
             return None;
         }
-        let reasons = self.broken.of(at).map(|broken| broken.rules.clone()).unwrap_or_default();
-        let name = self.check.names[at];
-        let skip = |reasons, why| Some(NameProposal::Skip(Unplanned { name: name.to_vec(), reasons, why }));
+        let (name, directory) = (self.check.names[at], lines.directory());
+        let broken = self.broken.of(at).map_or(&[][..], |broken| &broken.rules);
+        let mut reasons = broken.to_vec();
+        let new = match self.new_name(at) {
+            Ok(new) => lines.look_up(name, new.name())?.map(|entry| (new, entry)),
+            Err(why) => Err(why),
+        };
+        let (new, entry) = match new {
+            Ok(new) => new,
+            Err(why) => {
+                let skipped = Skipped { directory, name: name.to_vec(), reasons, why };
+                return Some(LineRecord::new_skipped(tag::SKIPPED, &skipped));
+            }
+        };
+        let (confidence, explanation) = match new {
+            NewName::Path(path) => (path.confidence, self.meanings.explain_path(at)),
+            NewName::Repair(repair) => {
+                if repair.is_shortened && !reasons.contains(&RuleId::NameTooLong) {
+                    reasons.push(RuleId::NameTooLong);
+                }
+                (repair.confidence, self.meanings.explain(self.policy, at, name, repair, broken))
+            }
+        };
+        let Explanation { reading, evidence, alternatives } = explanation;
+        let (old, new) = (name.to_vec(), new.name().to_owned());
+        let rename = Rename {
+            id: 0,
+            directory,
+            old,
+            new,
+            entry,
+            reasons,
+            confidence,
+            reading,
+            evidence,
+            alternatives,
+        };
+        Some(LineRecord::new_rename(&rename))
+    }
+
+    /// The new name of a name that is planned.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn new_name(&self, at: usize) -> Result<NewName<'_>, String> {
         if self.in_repository {
-            return skip(reasons, "it is inside a repository, which a new name would damage".to_owned());
+            return Err("it is inside a repository, which a new name would damage".to_owned());
         }
         if !self.check.is_listed() {
-            let why = "its directory cannot be listed, so any new name could be taken";
-            return skip(reasons, why.to_owned());
+            return Err("its directory cannot be listed, so any new name could be taken".to_owned());
         }
         if let Some(other) = self.merging.get(&at) {
-            let why =
-                format!("the target cannot tell it and {} apart, and no free name was found", display(other));
-            return skip(reasons, why);
+            let other = display(other);
+            return Err(format!("the target cannot tell it and {other} apart, and no free name was found"));
         }
-        match self.paths.get(&at) {
-            Some(Ok(path)) => {
-                return Some(NameProposal::Rename(self.meanings.path_proposal(
-                    at,
-                    name,
-                    path.clone(),
-                    reasons,
-                )));
-            }
-            Some(Err(why)) => return skip(reasons, why.clone()),
-            None => {}
+        if let Some(path) = self.paths.get(&at) {
+            return path.as_ref().map(NewName::Path).map_err(Clone::clone);
         }
-        match self.repairs.get(&at) {
-            Some(repair) => {
-                let repair = repair.clone();
-                Some(NameProposal::Rename(self.meanings.proposal(self.policy, at, name, repair, reasons)))
-            }
-            None => {
-                let why = self.meanings.objection(self.policy, name);
-                skip(reasons, why.unwrap_or_else(|| "no valid name was found".to_owned()))
-            }
+        self.repairs.get(&at).map(NewName::Repair).ok_or_else(|| {
+            let why = self.meanings.objection(self.policy, self.check.names[at]);
+            why.unwrap_or_else(|| "no valid name was found".to_owned())
+        })
+    }
+}
+
+/// A new name, which may be a path.
+#[derive(Clone, Copy)]
+enum NewName<'s> {
+    Repair(&'s SuggestedName),
+    Path(&'s SeparatedPath),
+}
+
+impl<'s> NewName<'s> {
+    fn name(self) -> &'s str {
+        match self {
+            Self::Repair(repair) => &repair.name,
+            Self::Path(path) => &path.path,
         }
     }
+}
+
+/// Reports whether the rule is about names that the target merges, and not only about similar names.
+pub(super) fn is_merge_rule(rule: RuleId) -> bool {
+    matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
 }
 
 /// Those of the first `count` names that the target would merge with another name, each with one of these.

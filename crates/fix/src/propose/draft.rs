@@ -1,40 +1,34 @@
 //! A plan that can still be changed: its lines as sorted records, so that memory does not grow with their number.
 //!
-//! The lines are written by the threads that read the directories. Only the ids of the renames are still missing then: they
+//! The records are made by the threads that read the directories. Only the ids of the renames are still missing then: they
 //! follow from the order of all lines.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use namegate_core::policy::rule::RuleId;
 use namegate_core::policy::{EntryKind, Policy};
-use namegate_findings::records::{EntryRecord, IndexedRecords, RecordCursor, RecordSorter, SortedRecords};
+use namegate_findings::records::{EntryRecord, RecordCursor, RecordSorter, SortedRecords};
 use namegate_scan::source::scope::Exclude;
+use namegate_sys::process::processors;
 use nix::errno::Errno;
 
 use super::root_set::RootSet;
 use super::settings::PlanSettings;
+use crate::in_order::in_order;
+use crate::new_names::{NameIndex, push_new_name};
 use crate::plan::is_within;
-use crate::plan::{PlanDirectory, PlanLine, PlanParser, PlanRoot, Rename, Skipped, components, path_in};
+use crate::plan::{PlanDirectory, PlanLine, PlanRoot, Rename, Skipped, components, path_in};
+use crate::plan_record::{LineRecord, RenameReader, damaged, read_skipped, tag};
 
-/// The first byte of the key of a record, which the name follows. In this order the lines of a directory are written.
-pub(super) mod tag {
-    /// An entry whose path is too long without any rename. Not yet part of the plan.
-    pub const LONG: u8 = b'L';
-    pub(crate) const RENAME: u8 = b'R';
-    /// An entry without a new name.
-    pub const SKIPPED: u8 = b'S';
-    /// An entry whose path is too long after all renames.
-    pub(crate) const TOO_LONG: u8 = b'T';
-}
+/// So many lines are rendered together.
+const LINES_TOGETHER: usize = 512;
 
-/// The beginning of the line of a rename that has no id yet.
-const WITHOUT_ID: &str = r#"{"type":"rename","id":0"#;
-
-/// The length of the text in front of the id.
-const BEFORE_ID: usize = WITHOUT_ID.len() - 1;
+/// More threads than this would wait for the one that writes the lines.
+const MAX_THREADS: usize = 4;
 
 /// A plan that can still be changed.
 #[derive(Debug)]
@@ -51,8 +45,8 @@ pub struct PlanDraft {
     lines: SortedRecords,
     /// The directories with symbolic links.
     pub(super) linked: SortedRecords,
-    /// Id and new name of each rename, by directory and old name. Only if links or path lengths need it.
-    names: IndexedRecords,
+    /// The renames by directory and old name. Only if links or path lengths need it.
+    names: NameIndex,
 }
 
 #[derive(Clone, Debug)]
@@ -66,118 +60,73 @@ pub struct DirectoryPlan {
 }
 
 /// The numbers of lines of a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DraftCounts {
     pub renames: u64,
     pub skipped: u64,
+    /// How many entries are skipped, by the reason; at most ten reasons.
+    pub skip_reasons: BTreeMap<String, u64>,
 }
 
-/// A record of the lines of a plan: its key, and its payload.
-pub(super) type LineRecord = (Vec<u8>, Vec<u8>);
-
-impl DirectoryPlan {
-    pub(super) fn records(&self) -> Vec<LineRecord> {
-        let long = self.long.iter().map(|line| skipped_record(tag::LONG, line));
-        let renames = self.renames.iter().map(rename_record);
-        let skipped = self.skipped.iter().map(|line| skipped_record(tag::SKIPPED, line));
-        long.chain(renames).chain(skipped).collect()
-    }
-}
-
-pub(super) fn rename_record(rename: &Rename) -> LineRecord {
-    ([&[tag::RENAME], &*rename.old].concat(), rename_payload(rename))
-}
-
-/// The record of another line.
-pub(super) fn skipped_record(tag: u8, line: &Skipped) -> LineRecord {
-    ([&[tag], &*line.name].concat(), line.to_line().into_bytes())
-}
-
-/// The new name, with its length in front, and the line without its id.
-pub(super) fn rename_payload(rename: &Rename) -> Vec<u8> {
-    let line = match rename.id {
-        0 => rename.to_line(),
-        _ => Rename { id: 0, ..rename.clone() }.to_line(),
-    };
-    let len = u32::try_from(rename.new.len()).expect("a name is shorter than 4 GiB");
-    [&len.to_le_bytes()[..], rename.new.as_bytes(), line.as_bytes()].concat()
-}
-
-/// The new name and the line in the payload of a rename.
-fn split_payload(payload: &[u8]) -> io::Result<(&[u8], &[u8])> {
-    let damaged = || io::Error::other("a temporary file was changed");
-    let (len, rest) = payload.split_first_chunk::<4>().ok_or_else(damaged)?;
-    rest.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(damaged)
-}
-
-/// Parses a line of the program's own.
-pub(super) fn parse_own(line: &[u8]) -> io::Result<PlanLine> {
-    let mut parser = PlanParser::for_own_lines();
-    parser.parse_line(line).ok_or_else(|| io::Error::other("a temporary file was changed"))
-}
-
-/// Parses the rename in a payload; `id` is its id, 0 if it has none yet.
-pub(super) fn parse_rename(payload: &[u8], id: u64) -> io::Result<Rename> {
-    let (_, line) = split_payload(payload)?;
-    // No line of a plan has the id 0.
-    let line = [&line[..BEFORE_ID], b"1", &line[WITHOUT_ID.len()..]].concat();
-    match parse_own(&line)? {
-        PlanLine::Rename(rename) => Ok(Rename { id, ..rename }),
-        _ => Err(io::Error::other("a temporary file was changed")),
-    }
-}
-
-fn parse_skipped(line: &[u8]) -> io::Result<Skipped> {
-    match parse_own(line)? {
-        PlanLine::Skipped(skipped) => Ok(skipped),
-        _ => Err(io::Error::other("a temporary file was changed")),
-    }
-}
-
+/// A line of a plan that is made.
 struct DraftLine<'l> {
-    dir: &'l [u8],
+    record: EntryRecord<'l>,
     tag: u8,
-    name: &'l [u8],
-    payload: &'l [u8],
     /// The id of a rename; 0 for other lines.
     id: u64,
+}
+
+impl DraftLine<'_> {
+    fn name(&self) -> &[u8] {
+        &self.record.name[1..]
+    }
+
+    /// The line as it is written. `last` is the directory of the line before.
+    fn parse(&self, last: Option<&Arc<PlanDirectory>>) -> io::Result<PlanLine> {
+        Ok(match self.tag {
+            tag::RENAME => {
+                let rename = RenameReader::new(self.record.payload)?.rename(self.record, last)?;
+                PlanLine::Rename(Rename { id: self.id, ..rename })
+            }
+            _ => PlanLine::Skipped(read_skipped(self.record)?),
+        })
+    }
 }
 
 /// Reads the lines of a plan.
 struct DraftLines<'d> {
     cursor: RecordCursor<'d>,
+    /// The number of renames up to the current line.
     ids: u64,
-    /// The last rename, by directory and name. A directory may have been read both with the name of a root and with a tree.
+    /// The last rename, by directory and key. A directory may have been read both with the name of a root and with a tree.
     last: (Vec<u8>, Vec<u8>),
 }
 
 impl DraftLines<'_> {
-    fn next(&mut self) -> io::Result<Option<DraftLine<'_>>> {
-        let damaged = || io::Error::other("a temporary file was changed");
-        let mut id = 0;
+    fn advance(&mut self) -> io::Result<()> {
         loop {
             self.cursor.advance()?;
-            let Some(EntryRecord { dir, name: key, .. }) = self.cursor.record() else { break };
-            let (&tag, name) = key.split_first().ok_or_else(damaged)?;
-            if tag != tag::RENAME {
-                break;
+            let Some(EntryRecord { dir, name: key, .. }) = self.cursor.record() else { return Ok(()) };
+            if key.first() != Some(&tag::RENAME) {
+                return Ok(());
             }
-            let last = &mut self.last;
-            if last.0 != dir {
-                last.0.clear();
-                last.0.extend_from_slice(dir);
-            } else if last.1 == name {
+            let (last_dir, last_key) = &mut self.last;
+            if last_dir == dir && last_key == key {
                 continue;
             }
-            last.1.clear();
-            last.1.extend_from_slice(name);
+            for (last, now) in [(last_dir, dir), (last_key, key)] {
+                last.clear();
+                last.extend_from_slice(now);
+            }
             self.ids += 1;
-            id = self.ids;
-            break;
+            return Ok(());
         }
-        let Some(EntryRecord { dir, name: key, payload }) = self.cursor.record() else { return Ok(None) };
-        let (&tag, name) = key.split_first().ok_or_else(damaged)?;
-        Ok(Some(DraftLine { dir, tag, name, payload, id }))
+    }
+
+    fn line(&self) -> Option<DraftLine<'_>> {
+        let record = self.cursor.record()?;
+        let tag = record.name.first().copied().unwrap_or_default();
+        Some(DraftLine { record, tag, id: if tag == tag::RENAME { self.ids } else { 0 } })
     }
 }
 
@@ -188,12 +137,23 @@ impl PlanDraft {
         lines: SortedRecords,
         linked: SortedRecords,
     ) -> Self {
-        let names = IndexedRecords::default();
+        let names = NameIndex::default();
         Self { roots: root_set.roots(), left_out: 0, git_renames: 0, root_set, exclude, lines, linked, names }
     }
 
     fn lines(&self) -> io::Result<DraftLines<'_>> {
-        Ok(DraftLines { cursor: self.lines.cursor()?, ids: 0, last: Default::default() })
+        let mut lines = DraftLines { cursor: self.lines.cursor()?, ids: 0, last: Default::default() };
+        lines.advance()?;
+        Ok(lines)
+    }
+
+    fn each(&self, take: &mut dyn FnMut(&DraftLine<'_>) -> io::Result<()>) -> io::Result<()> {
+        let mut lines = self.lines()?;
+        while let Some(line) = lines.line() {
+            take(&line)?;
+            lines.advance()?;
+        }
+        Ok(())
     }
 
     /// The plan, directory by directory.
@@ -201,7 +161,7 @@ impl PlanDraft {
     /// # Errors
     /// A temporary file cannot be read.
     pub fn directories(&self) -> io::Result<DraftDirectories<'_>> {
-        Ok(DraftDirectories { lines: self.lines()?, next: None })
+        self.lines().map(DraftDirectories)
     }
 
     /// Calls `change` with the plan of each directory.
@@ -215,9 +175,11 @@ impl PlanDraft {
         let (mut changed, mut directories) = (RecordSorter::default(), self.directories()?);
         while let Some(mut planned) = directories.next()? {
             change(self, &mut planned)?;
-            for (key, payload) in planned.records() {
-                changed.push(EntryRecord { dir: &planned.directory.path, name: &key, payload: &payload })?;
-            }
+            let DirectoryPlan { directory, renames, skipped, long } = &planned;
+            let records = long.iter().map(|line| LineRecord::new_skipped(tag::LONG, line));
+            let records = records.chain(renames.iter().map(LineRecord::new_rename));
+            let skipped = skipped.iter().map(|line| LineRecord::new_skipped(tag::SKIPPED, line));
+            records.chain(skipped).try_for_each(|line| changed.push(line.in_directory(&directory.path)))?;
         }
         drop(directories);
         self.lines = changed.finish()?;
@@ -234,54 +196,47 @@ impl PlanDraft {
         if !has_links && !policy.checks_paths() {
             return Ok(());
         }
-        let (mut names, mut lines) = (RecordSorter::default(), self.lines()?);
-        while let Some(line) = lines.next()? {
-            if line.tag == tag::RENAME {
-                let payload = [&line.id.to_le_bytes()[..], split_payload(line.payload)?.0].concat();
-                names.push(EntryRecord { dir: line.dir, name: line.name, payload: &payload })?;
+        let mut names = RecordSorter::default();
+        self.each(&mut |line| match line.tag {
+            tag::RENAME => {
+                let new = RenameReader::new(line.record.payload)?.new;
+                push_new_name(&mut names, line.record.dir, line.name(), line.id, new.as_bytes())
             }
-        }
-        drop(lines);
-        self.names = names.finish()?.index()?;
+            _ => Ok(()),
+        })?;
+        self.names = NameIndex::new(names)?;
         if policy.checks_paths() { self.add_too_long(policy, settings) } else { Ok(()) }
     }
 
     fn add_too_long(&mut self, policy: &Policy, settings: &PlanSettings) -> io::Result<()> {
-        let (mut changed, mut lines) = (RecordSorter::default(), self.lines()?);
+        let mut changed = RecordSorter::default();
         // The directory of the line before, with its new path.
         let mut new_dir = (Vec::new(), Vec::new());
-        while let Some(DraftLine { dir, tag, name, payload, .. }) = lines.next()? {
-            if matches!(tag, tag::LONG | tag::RENAME) {
+        self.each(&mut |line| {
+            let (EntryRecord { dir, .. }, name) = (line.record, line.name());
+            let new_name = match line.tag {
+                tag::LONG => Some(name),
+                tag::RENAME => Some(RenameReader::new(line.record.payload)?.new.as_bytes()),
+                _ => None,
+            };
+            if let Some((root, new_name)) = self.root_set.root_of(&path_in(dir, name)).zip(new_name) {
                 if new_dir.0 != dir {
                     new_dir = (dir.to_vec(), self.new_path(dir)?);
                 }
-                let new_name = if tag == tag::RENAME { split_payload(payload)?.0 } else { name };
-                let mut is_long = false;
-                if let Some(root) = self.root_set.root_of(&path_in(dir, name)) {
-                    let new = path_in(&new_dir.1, new_name);
-                    let root_len = self.new_path(&root.path)?.len();
-                    let path = settings.target_path(new.get(root_len..).unwrap_or_default());
-                    // What is too long for any entry: its kind is not in the draft.
-                    is_long = !policy.check_path(&path, EntryKind::File).is_empty();
-                }
-                if is_long {
-                    let line = match tag {
-                        tag::LONG => payload.to_vec(),
-                        _ => {
-                            let Rename { directory, old, .. } = parse_rename(payload, 0)?;
-                            too_long(&directory, old).to_line().into_bytes()
-                        }
+                let (new, root_len) = (path_in(&new_dir.1, new_name), self.new_path(&root.path)?.len());
+                let path = settings.target_path(new.get(root_len..).unwrap_or_default());
+                // What is too long for any entry: its kind is not in the draft.
+                if !policy.check_path(&path, EntryKind::File).is_empty() {
+                    let skipped = match line.parse(None)? {
+                        PlanLine::Rename(Rename { directory, old, .. }) => too_long(&directory, old),
+                        PlanLine::Skipped(skipped) => skipped,
+                        _ => return Err(damaged()),
                     };
-                    let key = [&[tag::TOO_LONG], name].concat();
-                    changed.push(EntryRecord { dir, name: &key, payload: &line })?;
+                    changed.push(LineRecord::new_skipped(tag::TOO_LONG, &skipped).in_directory(dir))?;
                 }
             }
-            if tag != tag::LONG {
-                let key = [&[tag], name].concat();
-                changed.push(EntryRecord { dir, name: &key, payload })?;
-            }
-        }
-        drop(lines);
+            if line.tag == tag::LONG { Ok(()) } else { changed.push(line.record) }
+        })?;
         self.lines = changed.finish()?;
         Ok(())
     }
@@ -291,22 +246,27 @@ impl PlanDraft {
     /// # Errors
     /// Those of `write`; or a temporary file cannot be read.
     pub fn each_line(&self, write: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
-        let (mut lines, mut whole) = (self.lines()?, Vec::new());
-        while let Some(line) = lines.next()? {
-            whole.clear();
-            match line.tag {
-                tag::RENAME => {
-                    let (_, text) = split_payload(line.payload)?;
-                    whole.extend_from_slice(&text[..BEFORE_ID]);
-                    write!(whole, "{}", line.id)?;
-                    whole.extend_from_slice(&text[WITHOUT_ID.len()..]);
+        let parse_lines = |give: &mut dyn FnMut(Vec<PlanLine>) -> ControlFlow<()>| {
+            let mut lines = self.lines()?;
+            loop {
+                let (mut parsed, mut last) = (Vec::new(), None);
+                while let Some(line) = lines.line().filter(|_| parsed.len() < LINES_TOGETHER) {
+                    if line.tag != tag::LONG {
+                        let line = line.parse(last.as_ref())?;
+                        last = line.directory().cloned();
+                        parsed.push(line);
+                    }
+                    lines.advance()?;
                 }
-                tag::LONG => continue,
-                _ => whole.extend_from_slice(line.payload),
+                if parsed.is_empty() || give(parsed).is_break() {
+                    return Ok(());
+                }
             }
-            write(std::str::from_utf8(&whole).map_err(io::Error::other)?)?;
-        }
-        Ok(())
+        };
+        let render = |lines: Vec<PlanLine>| lines.iter().map(PlanLine::to_line).collect::<Vec<String>>();
+        in_order(processors().min(MAX_THREADS), parse_lines, render, &mut |lines| {
+            lines.iter().try_for_each(|line| write(line))
+        })
     }
 
     /// Counts the lines.
@@ -314,46 +274,40 @@ impl PlanDraft {
     /// # Errors
     /// A temporary file cannot be read.
     pub fn counts(&self) -> io::Result<DraftCounts> {
-        let (mut counts, mut lines) = (DraftCounts::default(), self.lines()?);
-        while let Some(line) = lines.next()? {
+        const MAX_REASONS: usize = 10;
+        let mut counts = DraftCounts::default();
+        self.each(&mut |line| {
             match line.tag {
                 tag::RENAME => counts.renames += 1,
                 tag::LONG => {}
-                _ => counts.skipped += 1,
-            }
-        }
-        Ok(counts)
-    }
-
-    /// How many entries get no new name, by the reason; at most ten reasons.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
-    pub fn skip_reasons(&self) -> io::Result<BTreeMap<String, u64>> {
-        const MAX: usize = 10;
-        let (mut reasons, mut lines) = (BTreeMap::new(), self.lines()?);
-        while let Some(line) = lines.next()? {
-            if matches!(line.tag, tag::SKIPPED | tag::TOO_LONG) {
-                let why = parse_skipped(line.payload)?.why;
-                if reasons.len() < MAX || reasons.contains_key(&why) {
-                    *reasons.entry(why).or_default() += 1;
+                _ => {
+                    counts.skipped += 1;
+                    let (why, reasons) = (read_skipped(line.record)?.why, &mut counts.skip_reasons);
+                    if reasons.len() < MAX_REASONS || reasons.contains_key(&why) {
+                        *reasons.entry(why).or_default() += 1;
+                    }
                 }
             }
-        }
-        Ok(reasons)
+            Ok(())
+        })?;
+        Ok(counts)
     }
 
     /// Counts the renames below the directories `tops`.
     pub(super) fn count_in(&self, tops: &BTreeSet<Vec<u8>>) -> io::Result<u64> {
-        let (mut count, mut lines) = (0, self.lines()?);
+        let mut count = 0;
+        if tops.is_empty() {
+            return Ok(count);
+        }
         let is_below = |dir: &[u8]| tops.iter().any(|top| is_within(dir, top));
         let mut last = (Vec::new(), false);
-        while let Some(line) = lines.next()?.filter(|_| !tops.is_empty()) {
-            if last.0 != line.dir {
-                last = (line.dir.to_vec(), is_below(line.dir));
+        self.each(&mut |line| {
+            if last.0 != line.record.dir {
+                last = (line.record.dir.to_vec(), is_below(line.record.dir));
             }
             count += u64::from(last.1 && line.tag == tag::RENAME);
-        }
+            Ok(())
+        })?;
         Ok(count)
     }
 
@@ -362,10 +316,7 @@ impl PlanDraft {
     /// # Errors
     /// A temporary file cannot be read.
     pub(super) fn find_rename(&self, dir: &[u8], name: &[u8]) -> io::Result<Option<(u64, Vec<u8>)>> {
-        let Some(payload) = self.names.find(dir, name)? else { return Ok(None) };
-        let damaged = || io::Error::other("a temporary file was changed");
-        let (id, new) = payload.split_first_chunk::<8>().ok_or_else(damaged)?;
-        Ok(Some((u64::from_le_bytes(*id), new.to_vec())))
+        self.names.find(dir, name)
     }
 
     /// `path` after all renames.
@@ -381,13 +332,12 @@ impl PlanDraft {
 
     /// Calls `take` with the old name of each rename.
     pub(super) fn each_old_name(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        let mut lines = self.lines()?;
-        while let Some(line) = lines.next()? {
+        self.each(&mut |line| {
             if line.tag == tag::RENAME {
-                take(line.name);
+                take(line.name());
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The current names in a directory.
@@ -413,64 +363,34 @@ pub(super) fn too_long(directory: &Arc<PlanDirectory>, name: Vec<u8>) -> Skipped
     }
 }
 
-/// Reads a plan, directory by directory.
-pub struct DraftDirectories<'d> {
-    lines: DraftLines<'d>,
-    next: Option<ParsedLine>,
-}
-
-/// A line that was parsed, with the path of its directory.
-enum ParsedLine {
-    Rename(Rename),
-    Skipped(Skipped),
-    Long(Skipped),
-}
-
-impl ParsedLine {
-    fn directory(&self) -> &Arc<PlanDirectory> {
-        match self {
-            Self::Rename(rename) => &rename.directory,
-            Self::Skipped(skipped) | Self::Long(skipped) => &skipped.directory,
-        }
-    }
-}
+/// Reads a plan, directory by directory. Stands at the first line of the next directory.
+pub struct DraftDirectories<'d>(DraftLines<'d>);
 
 impl DraftDirectories<'_> {
-    fn next_line(&mut self) -> io::Result<Option<ParsedLine>> {
-        if let Some(line) = self.next.take() {
-            return Ok(Some(line));
-        }
-        let Some(line) = self.lines.next()? else { return Ok(None) };
-        Ok(Some(match line.tag {
-            tag::RENAME => ParsedLine::Rename(parse_rename(line.payload, line.id)?),
-            tag::LONG => ParsedLine::Long(parse_skipped(line.payload)?),
-            _ => ParsedLine::Skipped(parse_skipped(line.payload)?),
-        }))
-    }
-
     /// The plan of the next directory.
     ///
     /// # Errors
     /// A temporary file cannot be read.
     pub fn next(&mut self) -> io::Result<Option<DirectoryPlan>> {
         let mut planned: Option<DirectoryPlan> = None;
-        while let Some(line) = self.next_line()? {
-            let directory = line.directory();
-            if planned.as_ref().is_some_and(|planned| planned.directory.path != directory.path) {
-                self.next = Some(line);
+        while let Some(line) = self.0.line() {
+            if planned.as_ref().is_some_and(|planned| planned.directory.path != line.record.dir) {
                 break;
             }
+            let parsed = line.parse(planned.as_ref().map(|planned| &planned.directory))?;
             let planned = planned.get_or_insert_with(|| DirectoryPlan {
-                directory: Arc::clone(directory),
+                directory: parsed.directory().cloned().expect("these lines have one"),
                 renames: Vec::new(),
                 skipped: Vec::new(),
                 long: Vec::new(),
             });
-            match line {
-                ParsedLine::Rename(rename) => planned.renames.push(rename),
-                ParsedLine::Skipped(skipped) => planned.skipped.push(skipped),
-                ParsedLine::Long(skipped) => planned.long.push(skipped),
+            match parsed {
+                PlanLine::Rename(rename) => planned.renames.push(rename),
+                PlanLine::Skipped(skipped) if line.tag == tag::LONG => planned.long.push(skipped),
+                PlanLine::Skipped(skipped) => planned.skipped.push(skipped),
+                PlanLine::Header(_) | PlanLine::Retarget(_) => return Err(damaged()),
             }
+            self.0.advance()?;
         }
         Ok(planned)
     }

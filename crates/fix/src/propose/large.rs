@@ -5,25 +5,24 @@
 //! name. These show which names must be held and compared with others: they get their lines anew.
 
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use namegate_core::check::{HeldNames, RereadNames, SuspectNames};
 use namegate_core::name::reading::EncodingSample;
 use namegate_core::policy::Fingerprints;
+use namegate_findings::records::{DirectoryOrder, EntryRecord, RecordSorter};
 use namegate_scan::progress::Observer;
 use namegate_scan::source::encodings::EarlierNames;
 use namegate_scan::source::{DirectoryBatch, Parts, SiblingNames};
 
 use super::directory::NameProposer;
-use super::look_up::{LineBuffer, LineMaker, LineSink};
+use super::line_maker::{LineMaker, LineSink};
 use super::meanings::EncodingEvidence;
-use super::spill::{LineSpill, SpilledLine, SpilledLines, StoredLines};
+use super::spill::{LineSpill, MOST_HELD, SpilledLines, StoredLines};
 use crate::in_order::in_order;
-
-/// So many names that are compared get their lines together.
-const NAMES_TOGETHER: usize = 512;
+use crate::plan_record::LineRecord;
 
 /// A large directory after the first pass.
 pub(super) struct LargeDirectory<'d> {
@@ -123,7 +122,7 @@ impl<'d> LargeDirectory<'d> {
         let propose = |piece: DirectoryBatch| {
             let (proposals, mut stored) = (proposer.propose_alone(&piece, &evidence), StoredLines::default());
             if has_long {
-                stored.add_long(&proposals, lines);
+                lines.long_lines(&proposals).into_iter().for_each(|line| stored.push_alone(line));
             }
             stored.add(&proposals, 0..proposals.len(), &is_alike, lines);
             (stored, proposals.is_uncertain, proposals.left_out)
@@ -146,7 +145,7 @@ impl<'d> LargeDirectory<'d> {
         self,
         proposals: LargeProposals<'d>,
         lines: &LineMaker<'_>,
-        take: &LineSink<'_>,
+        take: &mut LineSink<'_>,
     ) -> io::Result<u64> {
         let Self { proposer, parts, dir, root_len, in_repository, suspects, .. } = self;
         let Some(mut suspects) = suspects.filter(|_| !lines.is_stopped()) else { return Ok(0) };
@@ -156,39 +155,30 @@ impl<'d> LargeDirectory<'d> {
         let mut held = HeldNames::new(&suspects, used, suggested, &mut names);
         let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
             let proposals = proposer.propose_among(names, &evidence, in_use, used);
-            let mut spill = LineSpill::default();
-            let make_parts = |give: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>| {
-                let parts = (0..proposals.len()).step_by(NAMES_TOGETHER);
-                let mut parts = parts.map(|from| from..proposals.len().min(from + NAMES_TOGETHER));
-                let _ = parts.try_for_each(give);
-                Ok(())
-            };
-            let make_lines = |part| {
-                let mut stored = StoredLines::default();
-                stored.add(&proposals, part, &|_| false, lines);
-                stored
-            };
-            in_order(proposer.jobs, make_parts, make_lines, &mut |stored| spill.add(stored, &mut |_| {}))?;
-            spill.finish()
+            let mut compared = RecordSorter::new(DirectoryOrder::Bytes, MOST_HELD);
+            lines.make_lines(&proposals, proposer.jobs, &mut |lines| {
+                lines.iter().try_for_each(|line| compared.push(line.in_directory(b"")))
+            })?;
+            compared.finish()
         });
         if let Some(error) = names.failure {
             return Err(error);
         }
         let compared = compared.transpose()?;
-        let (mut buffer, mut count) = (LineBuffer::new(take), 0);
-        let mut add = |line: &SpilledLine<'_>| {
-            let Some(record) = line.to_record() else { return Ok(()) };
-            count += u64::from(!line.is_long());
-            buffer.add(record)
-        };
+        let mut count = 0;
         alone.each(&mut |line| {
             let is_compared = compared.is_some() && !line.is_long() && held.has(line.name, line.new);
-            if is_compared { Ok(()) } else { add(&line) }
+            let Some(record) = line.to_record().filter(|_| !is_compared) else { return Ok(()) };
+            count += u64::from(!line.is_long());
+            take(&[record])
         })?;
         if let Some(compared) = compared {
-            compared.each(&mut |line| add(&line))?;
+            let mut cursor = compared.cursor()?;
+            while let Some(EntryRecord { name, payload, .. }) = cursor.next()? {
+                count += 1;
+                take(&[LineRecord { key: name.to_vec(), payload: payload.to_vec() }])?;
+            }
         }
-        buffer.finish()?;
         Ok(count)
     }
 }

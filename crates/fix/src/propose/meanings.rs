@@ -1,6 +1,7 @@
 //! What names mean: the texts of those that are not UTF-8, were encoded twice, or are converted, and how a plan explains them.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,11 +16,14 @@ use namegate_core::policy::{Confidence, EncodingHint, LegacyReader, Policy, Sugg
 use namegate_scan::source::DirectoryBatch;
 use namegate_scan::source::encodings::EarlierNames;
 
-use super::parts::{Distinct, in_parts};
-use super::proposal::{Proposal, is_merge_rule};
-use super::separators::SeparatedPath;
+use super::directory::is_merge_rule;
+use super::distinct::Distinct;
 use super::settings::PlanSettings;
+use crate::in_order::ranges_in_order;
 use crate::plan::Alternative;
+
+/// So many names are read together.
+const NAMES_TOGETHER: usize = 4096;
 
 /// The texts of names that are not UTF-8 or that are converted, by the indexes of the names.
 pub(super) type DecodedNames = Vec<Option<(String, Confidence)>>;
@@ -108,6 +112,14 @@ enum DecodedText {
     Bytes(Damage, Vec<Damage>),
 }
 
+/// How a new name follows from the old one, as the plan says it.
+#[derive(Default)]
+pub(super) struct Explanation {
+    pub(super) reading: String,
+    pub(super) evidence: Option<String>,
+    pub(super) alternatives: Vec<Alternative>,
+}
+
 impl<'s> NameMeanings<'s> {
     /// Every name means what it says.
     pub(super) fn none(settings: &'s PlanSettings) -> Self {
@@ -158,14 +170,15 @@ impl<'s> NameMeanings<'s> {
         };
         let (mut texts, mut source_of) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
         let mut sources = Distinct::default();
-        for (found, of_part) in in_parts(names.len(), jobs, &read) {
+        let Ok(()) = ranges_in_order(names.len(), NAMES_TOGETHER, jobs, read, &mut |(found, of_part)| {
             let numbers: Vec<u32> = of_part.into_sorted().map(|source| sources.number(source)).collect();
             for meaning in found {
                 let (source, text) = meaning.unzip();
                 source_of.push(source.map(|source: u32| numbers[source as usize]));
                 texts.push(text);
             }
-        }
+            Ok::<(), Infallible>(())
+        });
         let sources = sources.into_sorted().collect();
         (Self { settings, sources, source_of, evidence: Arc::clone(evidence) }, texts)
     }
@@ -192,68 +205,52 @@ impl<'s> NameMeanings<'s> {
         (0..self.source_of.len()).any(|at| is_guess(at) && is_decoded(at))
     }
 
-    pub(super) fn proposal(
+    /// How the new name of the name at index `at` follows from it. `broken` are the rules that the name breaks.
+    pub(super) fn explain(
         &self,
         policy: &Policy,
         at: usize,
         name: &[u8],
-        repair: SuggestedName,
-        mut reasons: Vec<RuleId>,
-    ) -> Proposal {
-        let SuggestedName { name: new, confidence, is_shortened, .. } = repair;
-        let (mut evidence, mut alternatives) = (None, Vec::new());
-        let decoded = self.source(at).map(|source| &source.decoded);
-        let mut reading = match decoded {
-            Some(DecodedText::Bytes(explanation, others)) => {
-                alternatives = self.find_alternatives(policy, name, &new, others);
-                evidence = match explanation.contents {
-                    Contents::SurrogatePairs | Contents::Unexplained | Contents::Utf8 => None,
-                    _ => Some(self.evidence.description.clone()),
-                };
-                explanation.to_string()
-            }
-            Some(DecodedText::Name) => String::new(),
-            Some(DecodedText::Misread(steps)) => misread::describe(steps),
-            Some(DecodedText::ReadAgain(reread)) => reread.to_string(),
-            _ => describe_change(policy, name, &new, &reasons),
+        repair: &SuggestedName,
+        broken: &[RuleId],
+    ) -> Explanation {
+        let mut explanation = match self.source(at) {
+            Some(source) => self.explain_source(source),
+            None => Explanation {
+                reading: describe_change(policy, name, &repair.name, broken),
+                ..Explanation::default()
+            },
         };
-        if let Some(source) = self.source(at).filter(|source| !source.conversion.is_empty()) {
-            let separator = if reading.is_empty() { "" } else { ", " };
-            reading = format!("{reading}{separator}{}", source.conversion);
+        if let Some(MeaningSource { decoded: DecodedText::Bytes(_, others), .. }) = self.source(at) {
+            explanation.alternatives = self.find_alternatives(policy, name, &repair.name, others);
         }
-        if is_shortened {
-            reading += ", shorten";
-            if !reasons.contains(&RuleId::NameTooLong) {
-                reasons.push(RuleId::NameTooLong);
-            }
+        if repair.is_shortened {
+            explanation.reading += ", shorten";
         }
-        Proposal { old: name.to_vec(), new, reasons, confidence, reading, evidence, alternatives }
+        explanation
     }
 
-    /// The proposal of the path that a name stands for.
-    pub(super) fn path_proposal(
-        &self,
-        at: usize,
-        name: &[u8],
-        SeparatedPath { path, confidence }: SeparatedPath,
-        reasons: Vec<RuleId>,
-    ) -> Proposal {
-        let (mut steps, mut evidence) = (Vec::new(), None);
-        if let Some(MeaningSource { decoded, conversion }) = self.source(at) {
-            match decoded {
-                DecodedText::Bytes(explanation, _) => {
-                    steps.push(explanation.to_string());
-                    evidence = Some(self.evidence.description.clone());
-                }
-                DecodedText::ReadAgain(reread) => steps.push(reread.to_string()),
-                DecodedText::Misread(read) => steps.push(misread::describe(read)),
-                DecodedText::Name => {}
-            }
-            steps.extend(Some(conversion.clone()).filter(|conversion| !conversion.is_empty()));
-        }
-        steps.push("decode backslash".to_owned());
-        let (old, reading, alternatives) = (name.to_vec(), steps.join(", "), Vec::new());
-        Proposal { old, new: path, reasons, confidence, reading, evidence, alternatives }
+    /// How the path that the name at index `at` stands for follows from it.
+    pub(super) fn explain_path(&self, at: usize) -> Explanation {
+        let mut explanation = self.source(at).map(|source| self.explain_source(source)).unwrap_or_default();
+        let separator = if explanation.reading.is_empty() { "" } else { ", " };
+        explanation.reading += &format!("{separator}decode backslash");
+        explanation
+    }
+
+    fn explain_source(&self, MeaningSource { decoded, conversion }: &MeaningSource) -> Explanation {
+        let decoding = match decoded {
+            DecodedText::Name => None,
+            DecodedText::Misread(steps) => Some(misread::describe(steps)),
+            DecodedText::ReadAgain(reread) => Some(reread.to_string()),
+            DecodedText::Bytes(damage, _) => Some(damage.to_string()),
+        };
+        let conversion = Some(conversion.clone()).filter(|conversion| !conversion.is_empty());
+        let reading = decoding.into_iter().chain(conversion).collect::<Vec<_>>().join(", ");
+        let is_guessed = matches!(decoded, DecodedText::Bytes(damage, _)
+            if !matches!(damage.contents, Contents::SurrogatePairs | Contents::Unexplained | Contents::Utf8));
+        let evidence = is_guessed.then(|| self.evidence.description.clone());
+        Explanation { reading, evidence, alternatives: Vec::new() }
     }
 
     /// Why there is no new name for `name`, if it is too long.

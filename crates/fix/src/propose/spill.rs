@@ -7,11 +7,11 @@ use std::ops::Range;
 use namegate_findings::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
 
 use super::directory::DirectoryProposals;
-use super::draft::{LineRecord, tag};
-use super::look_up::LineMaker;
+use super::line_maker::LineMaker;
+use crate::plan_record::{LineRecord, damaged, tag};
 
 /// Bytes that are kept in memory.
-const MOST_HELD: usize = 1 << 20;
+pub(super) const MOST_HELD: usize = 1 << 20;
 /// In place of the tag of a line: the name has none.
 const NO_LINE: u8 = 0;
 /// In place of the length of a suggested name: the name has none.
@@ -40,7 +40,8 @@ pub(super) struct SpilledLine<'l> {
 pub(super) struct StoredLines(Vec<Vec<u8>>);
 
 impl StoredLines {
-    /// Makes the lines of the names in `part` of `proposals`, and adds those that have a proposal or that `is_kept` accepts.
+    /// Makes the lines of the names in `part` of `proposals`, and adds those that have one or a suggested name, or that `is_kept`
+    /// accepts.
     pub(super) fn add(
         &mut self,
         proposals: &DirectoryProposals<'_>,
@@ -48,38 +49,28 @@ impl StoredLines {
         is_kept: &dyn Fn(&[u8]) -> bool,
         lines: &LineMaker<'_>,
     ) {
-        for (name, new, proposal) in proposals.all_names(part) {
-            if new.is_some() || proposal.is_some() || is_kept(name) {
-                let line = proposal.and_then(|proposal| lines.line_of(proposal));
-                self.push(name, new, line.as_ref());
+        for at in part {
+            let Some((name, new)) = proposals.name(at) else { return };
+            let line = proposals.line(at, lines);
+            if new.is_some() || line.is_some() || is_kept(name) {
+                self.push(name, new, line);
             }
         }
     }
 
-    /// Adds the names whose paths are too long.
-    pub(super) fn add_long(&mut self, proposals: &DirectoryProposals<'_>, lines: &LineMaker<'_>) {
-        for name in proposals.long() {
-            self.push(name, None, Some(&lines.long_line(name)));
-        }
+    /// Adds a line that concerns no other name.
+    pub(super) fn push_alone(&mut self, line: LineRecord) {
+        self.push(&[], None, Some(line));
     }
 
-    fn push(&mut self, name: &[u8], new: Option<&str>, line: Option<&LineRecord>) {
+    fn push(&mut self, name: &[u8], new: Option<&str>, line: Option<LineRecord>) {
         let len = |len: usize| u32::try_from(len).expect("a name is shorter than 4 GiB").to_le_bytes();
-        let tag = line.and_then(|(key, _)| key.first()).copied().unwrap_or(NO_LINE);
-        let payload = [
-            &len(name.len())[..],
-            &new.map_or(NO_NAME.to_le_bytes(), |new| len(new.len())),
-            &[tag],
-            name,
-            new.unwrap_or_default().as_bytes(),
-            line.map_or(b"", |(_, payload)| payload),
-        ];
-        self.0.push(payload.concat());
+        let LineRecord { key, payload } =
+            line.unwrap_or_else(|| LineRecord { key: [&[NO_LINE], name].concat(), payload: Vec::new() });
+        let new_len = new.map_or(NO_NAME.to_le_bytes(), |new| len(new.len()));
+        let new = new.unwrap_or_default().as_bytes();
+        self.0.push([&len(key.len())[..], &new_len, &key, new, &payload].concat());
     }
-}
-
-fn changed() -> io::Error {
-    io::Error::other("a temporary file was changed")
 }
 
 impl Default for LineSpill {
@@ -92,7 +83,7 @@ impl LineSpill {
     /// Adds names with their lines, and calls `take_new` with each name that is suggested for them.
     pub(super) fn add(&mut self, lines: StoredLines, take_new: &mut dyn FnMut(&str)) -> io::Result<()> {
         for payload in &lines.0 {
-            let line = SpilledLine::parse(payload).ok_or_else(changed)?;
+            let line = SpilledLine::parse(payload).ok_or_else(damaged)?;
             line.new.into_iter().for_each(&mut *take_new);
             self.count += 1;
             let record = EntryRecord { dir: b"", name: &self.count.to_be_bytes(), payload };
@@ -111,20 +102,19 @@ impl SpilledLines {
     pub(super) fn each(&self, take: &mut dyn FnMut(SpilledLine<'_>) -> io::Result<()>) -> io::Result<()> {
         let mut cursor = self.0.cursor()?;
         while let Some(EntryRecord { payload, .. }) = cursor.next()? {
-            take(SpilledLine::parse(payload).ok_or_else(changed)?)?;
+            take(SpilledLine::parse(payload).ok_or_else(damaged)?)?;
         }
         Ok(())
     }
 }
 
 impl<'l> SpilledLine<'l> {
-    fn parse(payload: &'l [u8]) -> Option<Self> {
-        let (name_len, rest) = payload.split_first_chunk()?;
+    fn parse(stored: &'l [u8]) -> Option<Self> {
+        let (key_len, rest) = stored.split_first_chunk()?;
         let (new_len, rest) = rest.split_first_chunk()?;
-        let (name_len, new_len) = (u32::from_le_bytes(*name_len), u32::from_le_bytes(*new_len));
-        let (key, rest) = rest.split_at_checked(1 + name_len as usize)?;
+        let (key, rest) = rest.split_at_checked(u32::from_le_bytes(*key_len) as usize)?;
         let (&tag, name) = key.split_first()?;
-        let (new, payload) = match new_len {
+        let (new, payload) = match u32::from_le_bytes(*new_len) {
             NO_NAME => (None, rest),
             len => {
                 let (new, payload) = rest.split_at_checked(len as usize)?;
@@ -140,6 +130,6 @@ impl<'l> SpilledLine<'l> {
     }
 
     pub(super) fn to_record(&self) -> Option<LineRecord> {
-        self.line.map(|(key, payload)| (key.to_vec(), payload.to_vec()))
+        self.line.map(|(key, payload)| LineRecord { key: key.to_vec(), payload: payload.to_vec() })
     }
 }

@@ -1,0 +1,109 @@
+//! Makes the lines of one directory: looks up the entries that get new names.
+
+use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use namegate_scan::progress::Observer;
+use namegate_scan::source::Fault;
+use nix::errno::Errno;
+
+use super::directory::DirectoryProposals;
+use super::draft::too_long;
+use super::root_set::{OpenedDirectory, RootSet};
+use crate::in_order::ranges_in_order;
+use crate::plan::{PlanDirectory, SeenEntry, path_in};
+use crate::plan_record::{LineRecord, tag};
+
+/// The longest path of a directory, in bytes: a longer path does not fit into a line of a plan.
+const MAX_PATH_BYTES: usize = 128 << 10;
+
+/// So many names get their lines together.
+const NAMES_TOGETHER: usize = 512;
+
+/// Takes lines of one directory.
+pub(super) type LineSink<'s> = dyn FnMut(&[LineRecord]) -> io::Result<()> + 's;
+
+/// Makes the lines of one directory.
+pub(super) struct LineMaker<'r> {
+    opened: OpenedDirectory,
+    directory: Arc<PlanDirectory>,
+    observer: &'r dyn Observer,
+}
+
+impl<'r> LineMaker<'r> {
+    /// Opens the directory `dir`; `None` if that fails, which is reported unless the directory is gone.
+    pub(super) fn open(root_set: &RootSet, dir: &[u8], observer: &'r dyn Observer) -> Option<Self> {
+        let report = |attempt, error| {
+            let path = PathBuf::from(OsStr::from_bytes(dir));
+            observer.problem(&Fault { path, attempt, error });
+        };
+        if dir.len() > MAX_PATH_BYTES {
+            report("plan renames in", io::Error::other("the path is too long for a plan"));
+            return None;
+        }
+        match root_set.open_directory(dir) {
+            Ok(opened) => {
+                let directory = Arc::new(opened.describe(dir));
+                Some(Self { opened, directory, observer })
+            }
+            // It was removed or replaced.
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => None,
+            Err(error) => {
+                report("open the directory", error.into());
+                None
+            }
+        }
+    }
+
+    /// Gives the lines of `proposals` to `take`, made in at most `jobs` threads.
+    pub(super) fn make_lines(
+        &self,
+        proposals: &DirectoryProposals<'_>,
+        jobs: usize,
+        take: &mut LineSink<'_>,
+    ) -> io::Result<()> {
+        let make = |part: Range<usize>| -> Vec<LineRecord> {
+            part.filter_map(|at| proposals.line(at, self)).collect()
+        };
+        ranges_in_order(proposals.len(), NAMES_TOGETHER, jobs, make, &mut |lines| take(&lines))
+    }
+
+    /// The lines of the names whose paths are too long without any rename.
+    pub(super) fn long_lines(&self, proposals: &DirectoryProposals<'_>) -> Vec<LineRecord> {
+        let long = proposals.long().map(|name| too_long(&self.directory, name.to_vec()));
+        long.map(|line| LineRecord::new_skipped(tag::LONG, &line)).collect()
+    }
+
+    /// The directory of the lines.
+    pub(super) fn directory(&self) -> Arc<PlanDirectory> {
+        Arc::clone(&self.directory)
+    }
+
+    /// Whether the plan is no longer wanted.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.observer.is_stopped()
+    }
+
+    /// Looks up the entry `name`, which is to get the name `new`, or says why it keeps its name; `None` if it is gone or cannot be
+    /// looked up.
+    pub(super) fn look_up(&self, name: &[u8], new: &str) -> Option<Result<SeenEntry, String>> {
+        match self.opened.look_up(name) {
+            Ok(Some(entry)) => {
+                let obstacle = new.contains('/').then(|| self.opened.obstacle(name, &entry, new)).flatten();
+                Some(obstacle.map_or(Ok(entry), Err))
+            }
+            Ok(None) => Some(Err("a file system is mounted on it; unmount it first".to_owned())),
+            Err(Errno::ENOENT) => None,
+            Err(error) => {
+                let path = PathBuf::from(OsStr::from_bytes(&path_in(&self.directory.path, name)));
+                let attempt = "read the metadata of";
+                self.observer.problem(&Fault { path, attempt, error: error.into() });
+                None
+            }
+        }
+    }
+}
