@@ -11,16 +11,16 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hash::BuildHasher;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::io;
 use std::ops::{ControlFlow, Range};
 
 use namegate_core::check::{DirectoryNames, Siblings};
 use namegate_core::name::arena::Arena;
 use namegate_core::policy::EntryKind;
 
-use self::large::NameCollector;
 pub use self::large::{GroupedNames, LargeGroup};
-use crate::records::{DirectoryOrder, EntryRecord, RecordSorter, SortedRecords};
+use self::large::{NameCollector, number_of};
+use crate::records::{DirectoryOrder, EntryRecord, RecordSorter, RecordWriter, RunReader, SortedRecords};
 use crate::split::{PairSink, PathSplitter, Shape};
 use crate::temporary;
 
@@ -74,14 +74,8 @@ impl Groups {
         let Some(mut spilled) = spilled else { return Ok(vec![PartSource(StoredPart::Memory(held))]) };
         spilled.take(&held).map_err(temporary::unwritten)?;
         drop(held);
-        let parts = spilled.parts.into_iter().filter(|part| part.size > 0);
-        parts
-            .map(|part| {
-                let file = part.out.into_inner();
-                let file = file.map_err(|error| temporary::unwritten(error.into_error()))?;
-                Ok(PartSource(StoredPart::File { file, size: part.size }))
-            })
-            .collect()
+        let parts = spilled.parts.into_iter().filter(|part| part.len > 0);
+        parts.map(|part| Ok(PartSource(StoredPart::File { size: part.len, file: part.finish()? }))).collect()
     }
 }
 
@@ -222,7 +216,7 @@ impl PartSource {
     pub fn load(self) -> io::Result<GroupedPart> {
         Ok(GroupedPart::new(match self.0 {
             StoredPart::Memory(held) => held,
-            StoredPart::File { file, .. } => PathsInMemory::read(file)?,
+            StoredPart::File { file, size } => PathsInMemory::read(&file, size)?,
         }))
     }
 
@@ -240,7 +234,10 @@ impl PartSource {
         match self.0 {
             StoredPart::File { file, size } if size > limit as u64 => {
                 // Half of the limit, because a sort needs space too.
-                large::each_sorted(&sorted(file, limit / 2)?, most_together, visit)
+                let names = sorted(&file, size, limit / 2)?;
+                // The file is not needed for the rest.
+                drop(file);
+                large::each_sorted(&names, most_together, visit)
             }
             fits => {
                 let part = Self(fits).load()?;
@@ -250,16 +247,13 @@ impl PartSource {
     }
 }
 
-/// Sorts the names of a temporary file by directory, with their numbers as payloads.
-fn sorted(file: File, limit: usize) -> io::Result<SortedRecords> {
+/// Sorts the names of a temporary file by directory.
+fn sorted(file: &File, size: u64, limit: usize) -> io::Result<SortedRecords> {
     let mut sorter = RecordSorter::new(DirectoryOrder::Bytes, limit);
-    let mut names = StoredNames::new(file)?;
+    let mut names = RunReader::new(file, 0, size, BUFFER);
     while names.advance()? {
-        let StoredNames { dir, name, number, .. } = &names;
-        sorter.push(EntryRecord { dir, name, payload: &number.to_le_bytes() })?;
+        sorter.push(names.record())?;
     }
-    // The file is not needed for the rest.
-    drop(names);
     sorter.finish()
 }
 
@@ -420,10 +414,11 @@ impl PathsInMemory {
         self.bytes.len() + self.items.len() * size_of::<GroupedName>() + self.dirs_size
     }
 
-    fn read(file: File) -> io::Result<Self> {
-        let (mut held, mut names) = (Self::default(), StoredNames::new(file)?);
+    fn read(file: &File, size: u64) -> io::Result<Self> {
+        let (mut held, mut names) = (Self::default(), RunReader::new(file, 0, size, BUFFER));
         while names.advance()? {
-            held.put(&names.dir, &names.name, names.number);
+            let record = names.record();
+            held.put(record.dir, record.name, number_of(record));
         }
         Ok(held)
     }
@@ -432,65 +427,24 @@ impl PathsInMemory {
 /// Bytes of a temporary file that are read at a time.
 const BUFFER: usize = 1 << 16;
 
-/// Stands for the length of a directory that is that of the name before.
-const SAME_DIRECTORY: u32 = u32::MAX;
-
-/// Reads the names of a temporary file.
-struct StoredNames {
-    file: BufReader<File>,
-    dir: Vec<u8>,
-    name: Vec<u8>,
-    number: u64,
-}
-
-impl StoredNames {
-    fn new(mut file: File) -> io::Result<Self> {
-        file.rewind()?;
-        let file = BufReader::with_capacity(BUFFER, file);
-        Ok(Self { file, dir: Vec::new(), name: Vec::new(), number: 0 })
-    }
-
-    /// Reads the next name; reports whether there is one.
-    fn advance(&mut self) -> io::Result<bool> {
-        if self.file.fill_buf()?.is_empty() {
-            return Ok(false);
-        }
-        let mut head = [0; 16];
-        self.file.read_exact(&mut head)?;
-        let [number, lens] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| head[at + i])));
-        let (dir_len, name_len) = ((lens >> 32) as u32, (lens & 0xFFFF_FFFF) as usize);
-        if dir_len != SAME_DIRECTORY {
-            self.dir.resize(dir_len as usize, 0);
-            self.file.read_exact(&mut self.dir)?;
-        }
-        self.name.resize(name_len, 0);
-        self.file.read_exact(&mut self.name)?;
-        self.number = number;
-        Ok(true)
-    }
-}
-
 /// Names in temporary files that are already unlinked.
 #[derive(Debug)]
 struct Spilled {
-    parts: Vec<SpilledPart>,
+    parts: Vec<RecordWriter>,
     /// Seeded at random, so that nobody can make a list whose directories all fall into one file.
     hash: RandomState,
 }
 
-#[derive(Debug)]
-struct SpilledPart {
-    out: BufWriter<File>,
-    size: u64,
-}
-
 impl Spilled {
+    /// Bytes of each file that are written at a time.
+    const WRITTEN_TOGETHER: usize = 8 << 10;
+
     fn new() -> io::Result<Self> {
-        let part = |file| SpilledPart { out: BufWriter::new(file), size: 0 };
-        let parts = (0..PARTS).map(|_| temporary::file().map(part)).collect::<io::Result<_>>()?;
-        Ok(Self { parts, hash: RandomState::new() })
+        let parts = (0..PARTS).map(|_| RecordWriter::new(Self::WRITTEN_TOGETHER));
+        Ok(Self { parts: parts.collect::<io::Result<_>>()?, hash: RandomState::new() })
     }
 
+    /// Writes the names, each with its number as the payload.
     fn take(&mut self, held: &PathsInMemory) -> io::Result<()> {
         let mut dirs: Vec<&[u8]> = vec![b""; held.dirs.len()];
         for (dir, &number) in &held.dirs {
@@ -498,21 +452,10 @@ impl Spilled {
         }
         let parts: Vec<usize> =
             dirs.iter().map(|dir| (self.hash.hash_one(dir) % PARTS as u64) as usize).collect();
-        let mut last_of_part = [None; PARTS];
         for item in &held.items {
-            let at = parts[item.dir as usize];
-            let (dir, part) = (dirs[item.dir as usize], &mut self.parts[at]);
-            let is_same = last_of_part[at].replace(item.dir) == Some(item.dir);
-            let dir_len = u32::try_from(dir.len()).expect("sources reject paths of that length");
-            let written = if is_same { SAME_DIRECTORY } else { dir_len };
-            part.out.write_all(&item.number.to_le_bytes())?;
-            part.out.write_all(&(u64::from(written) << 32 | u64::from(item.len)).to_le_bytes())?;
-            if !is_same {
-                part.out.write_all(dir)?;
-                part.size += u64::from(dir_len);
-            }
-            part.out.write_all(item.name(&held.bytes))?;
-            part.size += 16 + u64::from(item.len);
+            let (dir, name) = (dirs[item.dir as usize], item.name(&held.bytes));
+            let record = EntryRecord { dir, name, payload: &item.number.to_le_bytes() };
+            self.parts[parts[item.dir as usize]].write(record)?;
         }
         Ok(())
     }

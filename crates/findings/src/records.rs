@@ -189,15 +189,9 @@ impl RecordSorter {
         held.sort();
         let runs = match &mut self.runs {
             Some(runs) => runs,
-            none => none.insert(RunWriter::new(held.order)?),
+            none => none.insert(RunWriter::new()?),
         };
-        if let Some(first) = held.places.first() {
-            runs.begin_run(held.record(first));
-        }
-        held.places
-            .iter()
-            .try_for_each(|place| runs.write(held.record(place)))
-            .map_err(temporary::unwritten)?;
+        runs.write(held).map_err(temporary::unwritten)?;
         // The memory is used again.
         held.bytes.clear();
         held.places.clear();
@@ -213,9 +207,8 @@ impl RecordSorter {
             self.write_run()?;
         }
         match self.runs {
-            Some(runs) => {
-                let (file, runs) = runs.finish()?;
-                Ok(SortedRecords(RecordStore::Runs { file, runs, order: self.held.order }))
+            Some(RunWriter { out, runs, .. }) => {
+                Ok(SortedRecords(RecordStore::Runs { file: out.finish()?, runs, order: self.held.order }))
             }
             None => {
                 self.held.sort();
@@ -225,39 +218,32 @@ impl RecordSorter {
     }
 }
 
-/// Writes sorted runs to a temporary file.
+/// Writes records to a temporary file.
 #[derive(Debug)]
-struct RunWriter {
-    order: DirectoryOrder,
+pub(crate) struct RecordWriter {
     out: BufWriter<File>,
-    len: u64,
-    /// The begin and the end of each run.
-    runs: Vec<(u64, u64)>,
+    pub(crate) len: u64,
+    /// The directory of the last record.
     dir: Vec<u8>,
-    name: Vec<u8>,
 }
 
-impl RunWriter {
-    fn new(order: DirectoryOrder) -> io::Result<Self> {
-        let out = BufWriter::with_capacity(READ_BUFFER, temporary::file()?);
-        Ok(Self { order, out, len: 0, runs: Vec::new(), dir: Vec::new(), name: Vec::new() })
+impl RecordWriter {
+    pub(crate) fn new(buffer: usize) -> io::Result<Self> {
+        Ok(Self { out: BufWriter::with_capacity(buffer, temporary::file()?), len: 0, dir: Vec::new() })
     }
 
-    /// Begins a run, unless its first record continues the one before: records that come sorted are one run.
-    fn begin_run(&mut self, first: EntryRecord<'_>) {
-        let continues = compare(self.order, (&self.dir, &self.name), (first.dir, first.name)).is_le();
-        if self.runs.is_empty() || !continues {
-            self.runs.push((self.len, self.len));
-            self.dir.clear();
-        }
+    /// Writes a record, which is read after the one before.
+    pub(crate) fn write(&mut self, record: EntryRecord<'_>) -> io::Result<()> {
+        self.write_with(record, self.len > 0 && self.dir == record.dir)
     }
 
-    fn write(&mut self, record: EntryRecord<'_>) -> io::Result<()> {
-        self.write_with(record, self.dir == record.dir)
-    }
-
+    /// Writes a record, without its directory if `is_same`.
     fn write_with(&mut self, record: EntryRecord<'_>, is_same: bool) -> io::Result<()> {
         let EntryRecord { dir, name, payload } = record;
+        if !is_same {
+            self.dir.clear();
+            self.dir.extend_from_slice(dir);
+        }
         let dir = if is_same { b"" } else { dir };
         let dir_len = if is_same { SAME } else { dir.len() as u32 };
         for len in [dir_len, name.len() as u32, payload.len() as u32] {
@@ -267,21 +253,46 @@ impl RunWriter {
             self.out.write_all(part)?;
         }
         self.len += (HEAD + dir.len() + name.len() + payload.len()) as u64;
-        if !is_same {
-            self.dir.clear();
-            self.dir.extend_from_slice(dir);
-        }
-        self.name.clear();
-        self.name.extend_from_slice(name);
-        if let Some(run) = self.runs.last_mut() {
-            run.1 = self.len;
-        }
         Ok(())
     }
 
-    fn finish(self) -> io::Result<(File, Vec<(u64, u64)>)> {
-        let file = self.out.into_inner().map_err(|error| temporary::unwritten(error.into_error()))?;
-        Ok((file, self.runs))
+    pub(crate) fn finish(self) -> io::Result<File> {
+        self.out.into_inner().map_err(|error| temporary::unwritten(error.into_error()))
+    }
+}
+
+/// Writes sorted runs to a temporary file.
+#[derive(Debug)]
+struct RunWriter {
+    out: RecordWriter,
+    /// The begin and the end of each run.
+    runs: Vec<(u64, u64)>,
+    /// The name of the last record.
+    name: Vec<u8>,
+}
+
+impl RunWriter {
+    fn new() -> io::Result<Self> {
+        Ok(Self { out: RecordWriter::new(READ_BUFFER)?, runs: Vec::new(), name: Vec::new() })
+    }
+
+    /// Writes a run. It goes on with the run before if its first record does: records that come sorted are one run.
+    fn write(&mut self, held: &HeldRecords) -> io::Result<()> {
+        let Some((first, others)) = held.places.split_first() else { return Ok(()) };
+        let first = held.record(first);
+        let continues = compare(held.order, (&self.out.dir, &self.name), (first.dir, first.name)).is_le();
+        let is_new = self.runs.is_empty() || !continues;
+        if is_new {
+            self.runs.push((self.out.len, self.out.len));
+        }
+        self.out.write_with(first, !is_new && self.out.dir == first.dir)?;
+        others.iter().try_for_each(|place| self.out.write(held.record(place)))?;
+        if let (Some(run), Some(last)) = (self.runs.last_mut(), held.places.last()) {
+            run.1 = self.out.len;
+            self.name.clear();
+            self.name.extend_from_slice(held.record(last).name);
+        }
+        Ok(())
     }
 }
 
@@ -411,8 +422,8 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
-/// Reads a run.
-struct RunReader<'f> {
+/// Reads records one after another.
+pub(crate) struct RunReader<'f> {
     part: BufReader<FilePart<'f>>,
     dir: Vec<u8>,
     /// Name and payload.
@@ -421,7 +432,7 @@ struct RunReader<'f> {
 }
 
 impl<'f> RunReader<'f> {
-    fn new(file: &'f File, at: u64, end: u64, buffer: usize) -> Self {
+    pub(crate) fn new(file: &'f File, at: u64, end: u64, buffer: usize) -> Self {
         let part = BufReader::with_capacity(buffer, FilePart { file, at, end });
         Self { part, dir: Vec::new(), rest: Vec::new(), name_len: 0 }
     }
@@ -435,7 +446,7 @@ impl<'f> RunReader<'f> {
     }
 
     /// Reads the next record; reports whether there is one.
-    fn advance(&mut self) -> io::Result<bool> {
+    pub(crate) fn advance(&mut self) -> io::Result<bool> {
         if self.part.fill_buf()?.is_empty() {
             return Ok(false);
         }
@@ -453,7 +464,7 @@ impl<'f> RunReader<'f> {
         Ok(true)
     }
 
-    fn record(&self) -> EntryRecord<'_> {
+    pub(crate) fn record(&self) -> EntryRecord<'_> {
         let (name, payload) = self.rest.split_at(self.name_len);
         EntryRecord { dir: &self.dir, name, payload }
     }

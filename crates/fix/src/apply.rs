@@ -34,9 +34,6 @@ use crate::progress::ChangeObserver;
 pub const BATCH_SIZE: usize = 16_384;
 
 /// Computes what applying the plan would do, without any change.
-///
-/// # Errors
-/// A temporary file cannot be read.
 pub fn rehearse(
     plan: &StoredPlan,
     roots: PlanRoots,

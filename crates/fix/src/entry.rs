@@ -10,7 +10,7 @@ use namegate_core::name::display::display;
 use namegate_sys::stat::{self, Stat};
 use nix::errno::Errno;
 
-use super::plan::{FileKind, InodeTime};
+use super::plan::{FileKind, InodeTime, SeenBirth, SeenEntry};
 
 /// An inode, as exactly as its file system can identify it.
 ///
@@ -25,6 +25,11 @@ pub struct InodeIdentity {
 }
 
 impl InodeIdentity {
+    /// The identity of an entry in a plan.
+    pub(crate) fn from_seen(seen: &SeenEntry) -> Self {
+        Self { ino: seen.inode, kind: seen.kind, born: seen.birth.map(|birth| birth.born) }
+    }
+
     /// Reads the identity from a result of statx(2).
     pub(crate) fn from_stat(stat: &Stat) -> Self {
         Self { ino: stat.ino, kind: kind(stat), born: stat.btime.map(InodeTime::from) }
@@ -45,10 +50,13 @@ pub fn kind(stat: &Stat) -> FileKind {
     FileKind::from_mode(stat.kind).unwrap_or(FileKind::Character)
 }
 
+/// What identifies an entry whose change time is another one; `None` if its file system has no birth times.
+pub(crate) fn birth(stat: &Stat) -> Option<SeenBirth> {
+    let born = stat.btime?.into();
+    Some(SeenBirth { born, mtime: stat.mtime.into(), size: stat.size })
+}
+
 /// Looks up `name` in `dir`; `None` if there is no such entry.
-///
-/// # Errors
-/// As statx(2), except ENOENT.
 pub fn look_up(dir: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Errno> {
     match stat::at(dir, OsStr::from_bytes(name)) {
         Ok(stat) => Ok(Some(stat)),
@@ -73,9 +81,6 @@ pub fn is_temporary(name: &[u8]) -> bool {
 }
 
 /// A temporary name that no entry of `dir` has.
-///
-/// # Errors
-/// As statx(2).
 pub(crate) fn free_name(dir: impl AsFd) -> Result<Vec<u8>, Errno> {
     loop {
         let name = random_name();

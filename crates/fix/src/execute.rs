@@ -203,7 +203,7 @@ fn move_file(
     if direction == Direction::Apply && look_up(dir, &member.old)?.is_some() {
         keep_original_names(dir, std::slice::from_ref(member), outcome);
     }
-    let result = moved.execute(dir, direction, changed);
+    let result = moved.execute(dir.as_fd(), direction, changed);
     if member.marked && result.is_ok() == (direction == Direction::Undo) {
         // The entry may be gone, or its file system may have lost the attribute.
         let _ = original_name_xattr::remove(dir, member);
@@ -261,15 +261,9 @@ pub fn describe_remaining(
         reason: reason.to_owned(),
     };
     match (entry, direction) {
-        (BatchEntry::Rename(group), Direction::Apply) => {
-            group.members.iter().map(|member| remaining(&member.old, &member.new)).collect()
-        }
-        (BatchEntry::Rename(group), Direction::Undo) => {
-            group.members.iter().map(|member| remaining(&member.new, &member.old)).collect()
-        }
-        (BatchEntry::Move(moved), Direction::Apply) => vec![remaining(&moved.member.old, &moved.path())],
-        (BatchEntry::Move(moved), Direction::Undo) => vec![remaining(&moved.path(), &moved.member.old)],
         (BatchEntry::Retarget(relink), Direction::Apply) => vec![remaining(&relink.name, &relink.new_target)],
         (BatchEntry::Retarget(relink), Direction::Undo) => vec![remaining(&relink.name, &relink.old_target)],
+        (_, Direction::Apply) => entry.names().iter().map(|(old, new)| remaining(old, new)).collect(),
+        (_, Direction::Undo) => entry.names().iter().map(|(old, new)| remaining(new, old)).collect(),
     }
 }

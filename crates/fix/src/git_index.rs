@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::group::Direction;
-use super::journal::{BatchEntry, FailedEntry, JournalContents};
+use super::journal::JournalContents;
 use super::plan::{components, path_in};
 
 /// New names by directory and name; both are paths of the same time.
@@ -26,34 +26,23 @@ pub struct WorkTree {
 }
 
 /// Changes the index of each Git work tree with renames of the journal `contents`: those that were made, or that were undone.
-///
-/// # Errors
-/// The journal cannot be read.
 pub fn update(contents: &JournalContents, file: &File, direction: Direction) -> io::Result<Vec<WorkTree>> {
     let (mut made, mut undone) = (Names::new(), Vec::new());
     for (at, state) in contents.batches.iter().enumerate() {
         let batch = contents.read_batch(file, at)?;
-        let succeeded = |failed: &Option<Vec<FailedEntry>>, entry: usize| {
-            failed.as_ref().is_some_and(|failed| failed.iter().all(|failed| failed.entry != entry))
-        };
         for (number, entry) in batch.entries.iter().enumerate() {
-            let renamed: Vec<(&[u8], Vec<u8>)> = match entry {
-                BatchEntry::Rename(group) => {
-                    group.members.iter().map(|member| (&*member.old.0, member.new.0.clone())).collect()
-                }
-                BatchEntry::Move(moved) => vec![(&moved.member.old, moved.path())],
-                BatchEntry::Retarget(_) => continue,
-            };
-            let is_undone = state.undoing.is_some() && succeeded(&state.undone, number);
-            if !succeeded(&state.done, number) || is_undone && direction == Direction::Apply {
+            let is_undone =
+                state.undoing.is_some() && state.undone.is_some() && !state.has_failed_undo(number);
+            let is_done = state.done.is_some() && !state.has_failed(number);
+            if !is_done || is_undone && direction == Direction::Apply {
                 continue;
             }
-            for (old, new) in renamed {
+            for (old, new) in entry.names() {
                 let key = (batch.directories[entry.directory()].path.0.clone(), old.to_vec());
                 if is_undone {
                     undone.push(key.clone());
                 }
-                made.insert(key, new);
+                made.insert(key, new.into_owned());
             }
         }
     }

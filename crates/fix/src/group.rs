@@ -120,9 +120,6 @@ impl RenameGroup {
     }
 
     /// How far the group is, according to the entries under the names; `None` if no number of moves leads to what is there.
-    ///
-    /// # Errors
-    /// The names cannot be looked up.
     pub fn progress(&self, dir: impl AsFd) -> Result<Option<GroupProgress>, Errno> {
         let mut seen = HashMap::new();
         let names = self.members.iter().flat_map(|member| [&member.old, &member.new]).chain(&self.temp_name);

@@ -29,9 +29,6 @@ pub struct History {
 
 impl History {
     /// Reads the history from a journal.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn read(contents: &JournalContents, file: &File) -> io::Result<Self> {
         let (mut history, mut names, mut ids) = (Self::default(), RecordSorter::default(), IdSet::default());
         for (at, _) in contents.batches.iter().enumerate().filter(|(_, state)| state.changes_paths) {

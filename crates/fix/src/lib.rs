@@ -2,6 +2,8 @@
 //!
 //! [`propose`] makes a plan, [`plan`] is its format. [`apply`](mod@apply) executes it and writes each intention into a
 //! [`journal`] first; [`undo`](mod@undo) reverts what the journal says, and [`status`] summarizes it.
+//!
+//! A function that returns an I/O error without saying more fails if a file, a directory or a temporary file cannot be read or written.
 
 pub mod apply;
 pub mod entry;

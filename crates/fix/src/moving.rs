@@ -6,7 +6,7 @@
 //! born since, and if it belongs to this user. It is removed only while it is empty, which loses nothing.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use namegate_core::name::display::display;
@@ -50,10 +50,7 @@ pub fn split(new: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
 }
 
 /// Looks up the path `new` of a moved file below `dir`; `None` if there is no such entry.
-///
-/// # Errors
-/// As statx(2), except ENOENT.
-pub(crate) fn look_up_path(dir: impl AsFd + Copy, new: &[u8]) -> Result<Option<Stat>, Errno> {
+pub(crate) fn look_up_path(dir: BorrowedFd<'_>, new: &[u8]) -> Result<Option<Stat>, Errno> {
     let Some((into, name)) = split(new) else { return look_up(dir, new) };
     let found = walk(dir, &into).ok().filter(|found| found.len() == into.len());
     found.and_then(|mut found| found.pop()).map_or(Ok(None), |last| look_up(&last, name))
@@ -63,7 +60,7 @@ pub(crate) fn look_up_path(dir: impl AsFd + Copy, new: &[u8]) -> Result<Option<S
 ///
 /// # Errors
 /// Something is in the way, or the path exists.
-pub(crate) fn count_missing(dir: impl AsFd + Copy, new: &[u8], owner: u32) -> Result<usize, EntryFailure> {
+pub(crate) fn count_missing(dir: BorrowedFd<'_>, new: &[u8], owner: u32) -> Result<usize, EntryFailure> {
     let Some((into, name)) = split(new) else { return Ok(0) };
     let found = walk(dir, &into)?;
     check_owners(dir, &into, &found, owner)?;
@@ -73,15 +70,16 @@ pub(crate) fn count_missing(dir: impl AsFd + Copy, new: &[u8], owner: u32) -> Re
     }
 }
 
+/// The last of the directories `found`, or else `dir`.
+fn last_of<'f>(found: &'f [OwnedFd], dir: BorrowedFd<'f>) -> BorrowedFd<'f> {
+    found.last().map_or(dir, AsFd::as_fd)
+}
+
 /// Opens the directories `into`, each in the one before, up to the first that is missing.
-fn walk(dir: impl AsFd + Copy, into: &[&[u8]]) -> Result<Vec<OwnedFd>, EntryFailure> {
+fn walk(dir: BorrowedFd<'_>, into: &[&[u8]]) -> Result<Vec<OwnedFd>, EntryFailure> {
     let mut found: Vec<OwnedFd> = Vec::with_capacity(into.len());
     for &name in into {
-        let opened = match found.last() {
-            Some(last) => open::directory(last, OsStr::from_bytes(name), false),
-            None => open::directory(dir, OsStr::from_bytes(name), false),
-        };
-        match opened {
+        match open::directory(last_of(&found, dir), OsStr::from_bytes(name), false) {
             Ok(fd) => found.push(fd),
             Err(Errno::ENOENT) => break,
             Err(Errno::ELOOP | Errno::ENOTDIR) => {
@@ -98,7 +96,12 @@ fn walk(dir: impl AsFd + Copy, into: &[&[u8]]) -> Result<Vec<OwnedFd>, EntryFail
 
 /// Checks who may rename what gets into the directories `found`: where the directory above is sticky, others than the owner of the file
 /// could not do that before.
-fn check_owners(dir: impl AsFd, into: &[&[u8]], found: &[OwnedFd], owner: u32) -> Result<(), EntryFailure> {
+fn check_owners(
+    dir: BorrowedFd<'_>,
+    into: &[&[u8]],
+    found: &[OwnedFd],
+    owner: u32,
+) -> Result<(), EntryFailure> {
     let mut above = stat::at(dir, OsStr::new(""))?;
     for (fd, name) in found.iter().zip(into) {
         let stat = stat::at(fd, OsStr::new(""))?;
@@ -123,10 +126,7 @@ impl Move {
     }
 
     /// Reports whether the file is where it should be.
-    ///
-    /// # Errors
-    /// That cannot be looked up.
-    pub fn is_finished(&self, dir: impl AsFd + Copy, direction: Direction) -> Result<bool, EntryFailure> {
+    pub fn is_finished(&self, dir: BorrowedFd<'_>, direction: Direction) -> Result<bool, EntryFailure> {
         let found = match direction {
             Direction::Apply => look_up_path(dir, &self.path())?,
             Direction::Undo => look_up(dir, &self.member.old)?,
@@ -140,7 +140,7 @@ impl Move {
     /// Why that failed; the file has its old or its new path then.
     pub fn execute(
         &self,
-        dir: impl AsFd + Copy,
+        dir: BorrowedFd<'_>,
         direction: Direction,
         changed: &mut dyn FnMut(),
     ) -> Result<(), EntryFailure> {
@@ -154,7 +154,7 @@ impl Move {
         Ok(look_up(dir, name)?.is_some_and(|stat| self.member.identity().matches(&stat)))
     }
 
-    fn apply(&self, dir: impl AsFd + Copy, changed: &mut dyn FnMut()) -> Result<(), EntryFailure> {
+    fn apply(&self, dir: BorrowedFd<'_>, changed: &mut dyn FnMut()) -> Result<(), EntryFailure> {
         let (old, new) = (&self.member.old, &self.member.new);
         let mut found = walk(dir, &self.into())?;
         let owner = match look_up(dir, old)? {
@@ -184,14 +184,13 @@ impl Move {
     /// Makes the directories after those that are `found`.
     fn make_missing(
         &self,
-        dir: impl AsFd + Copy,
+        dir: BorrowedFd<'_>,
         found: &mut Vec<OwnedFd>,
         changed: &mut dyn FnMut(),
     ) -> Result<(), EntryFailure> {
         for name in &self.into[found.len()..] {
             let (name, mode) = (OsStr::from_bytes(name), Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO);
-            let made =
-                found.last().map_or_else(|| mkdirat(dir, name, mode), |last| mkdirat(last, name, mode));
+            let made = mkdirat(last_of(found, dir), name, mode);
             match made {
                 Ok(()) => changed(),
                 // Another process was faster. What it made is checked like what was there before.
@@ -199,7 +198,7 @@ impl Move {
                 Err(error) => return Err(error.into()),
             }
             let is_ours = made.is_ok();
-            let next = walk_one(dir, found.last(), name)?;
+            let next = walk(last_of(found, dir), &[name.as_bytes()])?.pop().ok_or(EntryFailure::Gone)?;
             if is_ours && stat::at(&next, OsStr::new(""))?.uid != geteuid().as_raw() {
                 return Err(EntryFailure::Exposed);
             }
@@ -211,7 +210,7 @@ impl Move {
         Ok(())
     }
 
-    fn undo(&self, dir: impl AsFd + Copy, changed: &mut dyn FnMut()) -> Result<(), EntryFailure> {
+    fn undo(&self, dir: BorrowedFd<'_>, changed: &mut dyn FnMut()) -> Result<(), EntryFailure> {
         let (old, new) = (&self.member.old, &self.member.new);
         let found = walk(dir, &self.into())?;
         let last = found.last().filter(|_| found.len() == self.into.len());
@@ -232,7 +231,7 @@ impl Move {
 
     /// Removes the directories `found` from the index `first` on, the last one first, if they are empty and were made for this move or
     /// another one of the run.
-    fn remove_made(&self, dir: impl AsFd + Copy, found: &[OwnedFd], first: usize, changed: &mut dyn FnMut()) {
+    fn remove_made(&self, dir: BorrowedFd<'_>, found: &[OwnedFd], first: usize, changed: &mut dyn FnMut()) {
         for at in (first..found.len()).rev() {
             let name = OsStr::from_bytes(&self.into[at]);
             let Ok(stat) = stat::at(&found[at], OsStr::new("")) else { return };
@@ -240,23 +239,12 @@ impl Move {
             if !is_young || stat.uid != geteuid().as_raw() {
                 return;
             }
-            let removed = match at.checked_sub(1) {
-                Some(above) => unlinkat(&found[above], name, UnlinkatFlags::RemoveDir),
-                None => unlinkat(dir, name, UnlinkatFlags::RemoveDir),
-            };
-            if removed.is_err() {
+            if unlinkat(last_of(&found[..at], dir), name, UnlinkatFlags::RemoveDir).is_err() {
                 return;
             }
             changed();
         }
     }
-}
-
-/// Opens the directory `name` in the last one that was found, or in `dir`.
-fn walk_one(dir: impl AsFd + Copy, last: Option<&OwnedFd>, name: &OsStr) -> Result<OwnedFd, EntryFailure> {
-    let one = [name.as_bytes()];
-    let mut found = last.map_or_else(|| walk(dir, &one), |last| walk(last, &one))?;
-    found.pop().ok_or(EntryFailure::Gone)
 }
 
 /// Reports whether `time` is not before `since`.

@@ -34,9 +34,6 @@ pub struct NewNames {
 }
 
 /// Adds the new name of `old` in the directory `dir`.
-///
-/// # Errors
-/// A temporary file cannot be written.
 pub(crate) fn push_new_name(
     names: &mut RecordSorter,
     dir: &[u8],
@@ -50,9 +47,6 @@ pub(crate) fn push_new_name(
 
 impl NewNames {
     /// The names of [`push_new_name`]. The directories of the renames `current` have their new names.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read or written.
     pub fn new(names: RecordSorter, current: IdSet) -> io::Result<Self> {
         let has_current = current != IdSet::default();
         Ok(Self { names: NameIndex::new(names)?, current, has_current })

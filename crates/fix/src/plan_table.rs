@@ -124,9 +124,6 @@ pub struct PlanTableWriter<W: Write>(csv::Writer<W>);
 
 impl<W: Write> PlanTableWriter<W> {
     /// Writes the first row.
-    ///
-    /// # Errors
-    /// The output cannot be written.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(BYTE_ORDER_MARK.as_bytes())?;
         let mut table = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
@@ -147,9 +144,6 @@ impl<W: Write> PlanTableWriter<W> {
     }
 
     /// Writes what is buffered.
-    ///
-    /// # Errors
-    /// The output cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.0.flush()
     }
@@ -177,18 +171,12 @@ pub type TableLine = (usize, Result<Vec<u8>, String>);
 
 impl<R: BufRead> PlanTableReader<R> {
     /// Reports whether a file is a table: lines of JSON begin with a brace.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn is_table(input: &mut R) -> io::Result<bool> {
         let begin = input.fill_buf()?;
         Ok(begin.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{'))
     }
 
     /// Reads the first row; `None` if it is not that of a plan.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn open(mut input: R) -> io::Result<Option<Self>> {
         let begin = input.fill_buf()?;
         let first = begin.split(|&b| b == b'\n').next().unwrap_or_default();

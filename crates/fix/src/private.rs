@@ -135,9 +135,6 @@ pub struct CurrentPrivateDir(Option<(Vec<u8>, PrivateDir)>);
 
 impl CurrentPrivateDir {
     /// The directory `name` in `dir`, if it is in use or an earlier run has left it.
-    ///
-    /// # Errors
-    /// As [`PrivateDir::find`].
     pub fn find(
         &mut self,
         dir: impl AsFd + Copy,
@@ -152,9 +149,6 @@ impl CurrentPrivateDir {
     }
 
     /// The directory `name` in `dir`, created if [`find`](Self::find) finds none.
-    ///
-    /// # Errors
-    /// As [`PrivateDir::make`].
     pub(crate) fn find_or_make(
         &mut self,
         dir: impl AsFd + Copy,

@@ -66,9 +66,6 @@ pub struct PlanRequest {
 }
 
 /// Reads the requested trees and drafts a plan.
-///
-/// # Errors
-/// A temporary file cannot be read or written.
 pub fn propose(
     request: &PlanRequest,
     policy: &Policy,

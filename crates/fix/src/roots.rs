@@ -119,9 +119,6 @@ impl PlanRoots {
     }
 
     /// Flushes the file systems of all roots to the disk.
-    ///
-    /// # Errors
-    /// As [`OpenPlanDir::sync`].
     pub fn sync(&self) -> Result<(), Errno> {
         self.roots.iter().filter_map(|root| root.dir.as_ref().ok()).try_for_each(|dir| dir.sync())
     }

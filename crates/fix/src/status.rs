@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 
 use super::execute::describe_remaining;
 use super::group::Direction;
@@ -62,9 +63,6 @@ pub struct JournalSummary {
 
 impl JournalSummary {
     /// Summarizes a journal. If the state of a batch is unknown, its directories are read; nothing is changed.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub fn read(contents: &JournalContents, file: &File) -> io::Result<Self> {
         let mut summary = Self {
             phase: JournalPhase::from_contents(contents),
@@ -137,7 +135,7 @@ fn count_unfinished(
                 group.progress(&*dir).is_ok_and(|progress| progress.is_some_and(|at| at.done == end))
             }
             BatchEntry::Retarget(relink) => relink.is_finished(&*dir, direction).unwrap_or(false),
-            BatchEntry::Move(moved) => moved.is_finished(&*dir, direction).unwrap_or(false),
+            BatchEntry::Move(moved) => moved.is_finished(dir.as_fd(), direction).unwrap_or(false),
         });
         count += if is_finished { 0 } else { entry.lines() as u64 };
     }

@@ -20,6 +20,7 @@ pub use self::renames::{DirectoryRenames, StoredDirectories};
 use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
+use super::plan::parse::ParsedBlock;
 use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_record::{LineRecord, RenameReader};
 use super::plan_table::PlanTableReader;
@@ -162,7 +163,7 @@ impl StoredPlan {
             let mut directories = self.directories()?;
             while let Some(found) = directories.next()? {
                 let mut renames = Vec::new();
-                let _ = found.each_with_line(&mut |rename, line| {
+                let _ = found.each(&mut |rename, line| {
                     renames.push((line, rename.clone()));
                     Ok(ControlFlow::Continue(()))
                 })?;
@@ -217,9 +218,6 @@ impl StoredPlan {
     }
 
     /// The renames, directory by directory, each before the directory that holds it.
-    ///
-    /// # Errors
-    /// The temporary file cannot be read.
     pub fn directories(&self) -> io::Result<StoredDirectories<'_>> {
         Ok(StoredDirectories::new(self.sorted.cursor()?))
     }
@@ -230,9 +228,6 @@ impl StoredPlan {
     }
 
     /// The new names of directories.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read or written.
     pub fn new_names(&self) -> io::Result<NewNames> {
         let mut names = RecordSorter::default();
         let mut cursor = self.sorted.cursor()?;
@@ -286,7 +281,7 @@ fn read_lines(input: &mut impl BufRead, parser: &mut PlanParser, lines: &mut Pla
         }
         first.clear();
     }
-    let (others, room, mut number) = (parser.block_parser(), parser.room(), parser.line() + 1);
+    let (header, room, mut number) = (parser.header().cloned(), parser.room(), parser.line() + 1);
     let read_blocks = |give: &mut dyn FnMut(LineBlock) -> ControlFlow<()>| {
         while let Some(block) = LineBlock::read(input, number, room)? {
             number += block.ends.len();
@@ -296,7 +291,8 @@ fn read_lines(input: &mut impl BufRead, parser: &mut PlanParser, lines: &mut Pla
         }
         Ok(())
     };
-    let parse = |block: LineBlock| others.parse(block.first, block.lines(), free_texts);
+    let parse =
+        |block: LineBlock| ParsedBlock::parse(header.as_ref(), block.first, block.lines(), free_texts);
     in_order(processors().min(MAX_THREADS), read_blocks, parse, &mut |block| {
         parser.add_block(block, &mut |parsed, number| lines.add(parsed, number))
     })

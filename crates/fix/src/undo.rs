@@ -54,15 +54,12 @@ pub fn undo(
             tally.restored += done;
             continue;
         }
-        let has_failed = |failed: &[FailedEntry], at: usize| failed.iter().any(|failed| failed.entry == at);
         // A group that failed may have left an entry under the temporary name.
-        let has_temp_name = |at: usize| match &batch.entries[at] {
-            BatchEntry::Rename(group) => group.temp_name.is_some(),
-            BatchEntry::Retarget(_) | BatchEntry::Move(_) => false,
-        };
+        let has_temp_name =
+            |at: usize| matches!(&batch.entries[at], BatchEntry::Rename(group) if group.temp_name.is_some());
         let wanted = |at: usize| match (&state.undone, &state.done) {
-            (Some(failed), _) => has_failed(failed, at),
-            (None, Some(failed)) => !has_failed(failed, at) || has_temp_name(at),
+            (Some(_), _) => state.has_failed_undo(at),
+            (None, Some(_)) => !state.has_failed(at) || has_temp_name(at),
             (None, None) => true,
         };
         let times = choose_times(contents, &executor.roots, &batch, state);
@@ -74,8 +71,7 @@ pub fn undo(
         let mut failures = executor.execute(&run);
         // An entry that was never renamed may be gone or replaced.
         failures.retain(|(at, failure)| {
-            let was_renamed = !state.done.as_ref().is_some_and(|failed| has_failed(failed, *at));
-            was_renamed
+            !state.has_failed(*at)
                 || !matches!(failure, EntryFailure::Gone | EntryFailure::Replaced | EntryFailure::Group)
         });
         let mut left = Vec::with_capacity(failures.len());

@@ -107,38 +107,26 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
 pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     let plan = args.read_plan()?;
     let policy = read_policy(&plan.header).map_err(|error| about(&args.plan, error))?;
-    let open_roots = |crosses| {
-        let names = plan.new_names().map_err(CliError::new)?;
-        PlanRoots::open(&plan.header.roots, names, crosses).map_err(CliError::new)
-    };
+    let header = args.header(&plan)?;
     if !args.yes && !args.resume {
-        return show_changes(&args, &plan, open_roots(args.cross_file_systems)?, policy.as_ref(), out);
+        let options = ApplyOptions::new(&header, policy.as_ref(), args.batch);
+        return show_changes(&args, &plan, open_roots(&plan, args.cross_file_systems)?, options, out);
     }
     if plan.renames(Confidence::Guess) == 0 && plan.retargets.is_empty() {
         writeln!(out, "Nothing to do: the plan has no renames.")?;
         return Ok(ExitStatus::Clean);
     }
-    let header = args.header(&plan)?;
     let (mut journal, earlier) = match args.resume {
         true => args.resume_journal(&header)?,
-        false => (args.create_journal(header.clone())?, None),
+        false => (args.create_journal(&header)?, None),
     };
-    let header = match &earlier {
-        Some(earlier) if JournalPhase::from_contents(earlier) == JournalPhase::Done => {
-            writeln!(out, "Nothing to do: the plan is done; the journal is {}.", shown(journal.path()))?;
-            return Ok(ExitStatus::Clean);
-        }
-        Some(earlier) => earlier.header.clone(),
-        None => header,
-    };
-    let options = ApplyOptions {
-        policy: policy.as_ref(),
-        at_least: header.at_least,
-        keep_times: header.keep_times,
-        keep_original: header.keep_original,
-        batch_size: args.batch,
-    };
-    let roots = match open_roots(header.cross_file_systems) {
+    let header = earlier.as_ref().map_or(&header, |earlier| &earlier.header);
+    if earlier.as_ref().is_some_and(|earlier| JournalPhase::from_contents(earlier) == JournalPhase::Done) {
+        writeln!(out, "Nothing to do: the plan is done; the journal is {}.", shown(journal.path()))?;
+        return Ok(ExitStatus::Clean);
+    }
+    let options = ApplyOptions::new(header, policy.as_ref(), args.batch);
+    let roots = match open_roots(&plan, header.cross_file_systems) {
         Ok(roots) => roots,
         Err(error) => {
             if earlier.is_none() {
@@ -155,11 +143,8 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     write_result(&tally, out)?;
     args.write_left_out(&tally, options.at_least, plan.is_table, out)?;
     if let Some(status) = stopped.filter(|_| tally.is_interrupted) {
-        writeln!(
-            out,
-            "Interrupted. To continue: namegate fix apply {} --resume --journal {place}",
-            shown(&args.plan)
-        )?;
+        let plan = shown(&args.plan);
+        writeln!(out, "Interrupted. To continue: namegate fix apply {plan} --resume --journal {place}")?;
         writeln!(out, "To undo the changes: namegate fix undo {place}")?;
         return Ok(status);
     }
@@ -172,6 +157,12 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     }
     writeln!(out, "The journal is {place}. To undo all changes: namegate fix undo {place}")?;
     Ok(if is_git_done { status(&tally) } else { ExitStatus::Findings })
+}
+
+/// Opens the roots of the plan.
+fn open_roots(plan: &StoredPlan, crosses: bool) -> Result<PlanRoots, CliError> {
+    let names = plan.new_names().map_err(CliError::new)?;
+    PlanRoots::open(&plan.header.roots, names, crosses).map_err(CliError::new)
 }
 
 /// Changes the index of each Git work tree, and reports whether that succeeded.
@@ -187,20 +178,13 @@ pub(super) fn write_index_changes(
     {
         match changed {
             Ok(count) => {
-                let paths = counted(count as u64, "path", "paths");
-                writeln!(
-                    out,
-                    "{paths} changed in the index of {}; `git commit` is left to you.",
-                    shown(&top)
-                )?;
+                let (paths, top) = (counted(count as u64, "path", "paths"), shown(&top));
+                writeln!(out, "{paths} changed in the index of {top}; `git commit` is left to you.")?;
             }
             Err(error) => {
                 is_done = false;
-                writeln!(
-                    anstream::stderr(),
-                    "namegate: {}: cannot change Git's index: {error}; `git add -A` does it",
-                    shown(&top)
-                )?;
+                let (mut err, top) = (anstream::stderr(), shown(&top));
+                writeln!(err, "namegate: {top}: cannot change Git's index: {error}; `git add -A` does it")?;
             }
         }
     }
@@ -254,11 +238,10 @@ fn show_changes(
     args: &ApplyArgs,
     plan: &StoredPlan,
     roots: PlanRoots,
-    policy: Option<&Policy>,
+    options: ApplyOptions<'_>,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitStatus, CliError> {
-    let ApplyArgs { at_least, keep_times, keep_original, batch, .. } = *args;
-    let options = ApplyOptions { policy, at_least, keep_times, keep_original, batch_size: batch };
+    let at_least = options.at_least;
     let changes = plan.renames(at_least) + plan.retargets.len() as u64;
     let progress = TerminalProgress::for_changes(out, changes);
     let tally = progress.run(|| rehearse(plan, roots, options, &progress));
@@ -397,9 +380,9 @@ impl ApplyArgs {
         })
     }
 
-    fn create_journal(&self, header: JournalHeader) -> Result<Journal, CliError> {
+    fn create_journal(&self, header: &JournalHeader) -> Result<Journal, CliError> {
         if self.journal.is_none()
-            && let Some(path) = find_journal(&header, JournalPhase::Interrupted)?
+            && let Some(path) = find_journal(header, JournalPhase::Interrupted)?
         {
             return Err(CliError::new(format!(
                 "a run of this plan was interrupted; the journal is {path}\n\
@@ -417,9 +400,8 @@ impl ApplyArgs {
                 })?
             }
         };
-        let check = (header.plan_bytes, header.plan_check.clone());
-        let journal = Journal::create(&path, header, &NoProgress).map_err(|error| {
-            let known = read_header(&path).filter(|known| (known.plan_bytes, &known.plan_check) == (check.0, &check.1));
+        let journal = Journal::create(&path, header.clone(), &NoProgress).map_err(|error| {
+            let known = read_header(&path).filter(|known| known.is_of_same_plan(header));
             let (plan, place) = (shown(&self.plan), shown(&path));
             let hint = match known {
                 Some(_) => format!(
@@ -456,20 +438,16 @@ impl ApplyArgs {
             },
         };
         let (journal, earlier) = Journal::resume(&path).map_err(|error| about(&path, error))?;
-        let JournalHeader { plan_bytes, plan_check, .. } = &earlier.header;
-        if (plan_bytes, plan_check) != (&header.plan_bytes, &header.plan_check) {
-            return Err(about(
-                &path,
-                "this is the journal of another plan, or of this plan before it was edited",
-            ));
-        }
-        if earlier.undo.is_some() {
-            return Err(about(
-                &path,
-                "its changes were undone, at least in part; finish that with `fix undo`, then apply the plan with --yes",
-            ));
-        }
-        Ok((journal, Some(earlier)))
+        let why = match () {
+            () if !earlier.header.is_of_same_plan(header) => {
+                "this is the journal of another plan, or of this plan before it was edited"
+            }
+            () if earlier.undo.is_some() => {
+                "its changes were undone, at least in part; finish that with `fix undo`, then apply the plan with --yes"
+            }
+            () => return Ok((journal, Some(earlier))),
+        };
+        Err(about(&path, why))
     }
 }
 
@@ -491,9 +469,7 @@ pub(super) fn list_journals() -> Result<(PathBuf, Vec<PathBuf>), CliError> {
 /// The newest journal of a run of the plan in `phase`.
 fn find_journal(plan: &JournalHeader, phase: JournalPhase) -> Result<Option<PathBuf>, CliError> {
     Ok(list_journals()?.1.into_iter().find(|path| {
-        let is_of_plan = read_header(path).is_some_and(|header| {
-            (header.plan_bytes, &header.plan_check) == (plan.plan_bytes, &plan.plan_check)
-        });
+        let is_of_plan = read_header(path).is_some_and(|header| header.is_of_same_plan(plan));
         let is_in_phase = |contents| JournalPhase::from_contents(&contents) == phase;
         is_of_plan && JournalContents::read(path).is_ok_and(is_in_phase)
     }))

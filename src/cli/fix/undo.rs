@@ -8,7 +8,7 @@ use namegate_core::name::display::{display, shown};
 use namegate_files::time::timestamp_of_now;
 use namegate_fix::execute::describe_remaining;
 use namegate_fix::group::Direction;
-use namegate_fix::journal::{FailedEntry, Journal, JournalContents};
+use namegate_fix::journal::{Journal, JournalContents};
 use namegate_fix::plan::path_in;
 use namegate_fix::progress::Remaining;
 use namegate_fix::status::JournalPhase;
@@ -121,12 +121,9 @@ fn show_changes(
     for at in (0..contents.batches.len()).rev() {
         let batch = contents.read_batch(file, at).map_err(CliError::new)?;
         let state = &contents.batches[at];
-        let has_failed = |failed: &Option<Vec<FailedEntry>>, entry: usize| {
-            failed.iter().flatten().any(|failed| failed.entry == entry)
-        };
         for (number, entry) in batch.entries.iter().enumerate().rev() {
-            let is_undone = state.undone.is_some() && !has_failed(&state.undone, number);
-            if has_failed(&state.done, number) || is_undone {
+            let is_undone = state.undone.is_some() && !state.has_failed_undo(number);
+            if state.has_failed(number) || is_undone {
                 continue;
             }
             let directory = &batch.directories[entry.directory()];

@@ -167,6 +167,7 @@ impl NameCollector {
     }
 }
 
-fn number_of(record: EntryRecord<'_>) -> u64 {
+/// The number of the path that has the name.
+pub(super) fn number_of(record: EntryRecord<'_>) -> u64 {
     u64::from_le_bytes(record.payload.try_into().expect("it was written as a number"))
 }

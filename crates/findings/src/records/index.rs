@@ -6,7 +6,9 @@ use std::io;
 
 use crate::temporary;
 
-use super::{DirectoryOrder, HeldRecords, RecordStore, RunReader, RunWriter, SortedRecords, compare};
+use super::{
+    DirectoryOrder, HeldRecords, READ_BUFFER, RecordStore, RecordWriter, RunReader, SortedRecords, compare,
+};
 
 /// The distance between two records of the index, in bytes.
 const INDEX_STEP: u64 = 4 << 10;
@@ -21,9 +23,9 @@ impl SortedRecords {
             RecordStore::Held(held) => return Ok(IndexedRecords(IndexedStore::Held(held))),
             RecordStore::Runs { order, .. } => order,
         };
-        let (mut out, mut index, mut indexed) = (RunWriter::new(order)?, Vec::<IndexEntry>::new(), None);
+        let mut out = RecordWriter::new(READ_BUFFER)?;
+        let (mut index, mut indexed) = (Vec::<IndexEntry>::new(), None);
         let mut cursor = self.cursor()?;
-        out.runs.push((0, 0));
         while let Some(record) = cursor.next()? {
             let is_due = indexed.is_none_or(|at| out.len - at >= INDEX_STEP);
             if is_due {
@@ -34,7 +36,7 @@ impl SortedRecords {
             out.write_with(record, is_same).map_err(temporary::unwritten)?;
         }
         let len = out.len;
-        Ok(IndexedRecords(IndexedStore::File { file: out.finish()?.0, len, index, order }))
+        Ok(IndexedRecords(IndexedStore::File { file: out.finish()?, len, index, order }))
     }
 }
 

@@ -83,39 +83,24 @@ impl<'r> BatchCommitter<'r> {
         for (at, state) in earlier.batches.iter().enumerate() {
             let Some(journal) = &self.journal else { return Ok(()) };
             let batch = earlier.read_batch(journal.file(), at)?;
-            let has_failed = |at: usize| state.done.iter().flatten().any(|failed| failed.entry == at);
             let is_rename = |at: usize| !matches!(batch.entries[at], BatchEntry::Retarget(_));
-            let wanted = |at: usize| state.done.is_none() || is_rename(at) && !has_failed(at);
+            let wanted = |at: usize| state.done.is_none() || is_rename(at) && !state.has_failed(at);
             let times: Vec<_> = batch.directories.iter().map(|dir| (dir.atime, dir.mtime)).collect();
             let times = (self.options.keep_times && state.done.is_none()).then_some(&times[..]);
             let run =
                 BatchRun { batch: &batch, dirs: None, direction: Direction::Apply, wanted: &wanted, times };
             let failures = self.executor.execute(&run);
             for (at, entry) in batch.entries.iter().enumerate() {
-                let remains = has_failed(at) || failures.iter().any(|(other, _)| *other == at);
-                match entry {
-                    BatchEntry::Rename(group) => {
-                        let without_birth = group.members.iter().filter(|member| member.born.is_none());
-                        self.touched.extend(without_birth.map(|member| member.inode));
-                        if !remains {
-                            self.tally.already += group.members.len() as u64;
-                            self.record_done(group);
-                        }
-                    }
-                    BatchEntry::Move(moved) => {
-                        if moved.member.born.is_none() {
-                            self.touched.insert(moved.member.inode);
-                        }
-                        if !remains {
-                            self.tally.already += 1;
-                            self.done.insert(moved.member.id);
-                        }
-                    }
-                    BatchEntry::Retarget(relink) if !remains => {
-                        let path = batch.directories[relink.directory].path.0.clone();
-                        self.relinked.insert((path, relink.name.0.clone()), relink.new_target.0.clone());
-                    }
-                    BatchEntry::Retarget(_) => {}
+                let without_birth = entry.members().iter().filter(|member| member.born.is_none());
+                self.touched.extend(without_birth.map(|member| member.inode));
+                if state.has_failed(at) || failures.iter().any(|(other, _)| *other == at) {
+                    continue;
+                }
+                self.tally.already += entry.members().len() as u64;
+                self.record_done(entry);
+                if let BatchEntry::Retarget(relink) = entry {
+                    let path = batch.directories[relink.directory].path.0.clone();
+                    self.relinked.insert((path, relink.name.0.clone()), relink.new_target.0.clone());
                 }
             }
             if state.done.is_none() || !failures.is_empty() {
@@ -134,8 +119,8 @@ impl<'r> BatchCommitter<'r> {
         }
     }
 
-    fn record_done(&mut self, group: &RenameGroup) {
-        for member in &group.members {
+    fn record_done(&mut self, entry: &BatchEntry) {
+        for member in entry.members() {
             self.done.insert(member.id);
         }
     }
@@ -143,16 +128,10 @@ impl<'r> BatchCommitter<'r> {
     /// Counts a finished entry.
     fn count(&mut self, entry: &BatchEntry) {
         match entry {
-            BatchEntry::Rename(group) => {
-                self.tally.renamed += group.members.len() as u64;
-                self.record_done(group);
-            }
             BatchEntry::Retarget(_) => self.tally.retargeted += 1,
-            BatchEntry::Move(moved) => {
-                self.tally.renamed += 1;
-                self.done.insert(moved.member.id);
-            }
+            BatchEntry::Rename(_) | BatchEntry::Move(_) => self.tally.renamed += entry.lines() as u64,
         }
+        self.record_done(entry);
     }
 
     /// Commits a batch; breaks if the run was stopped.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,17 +29,17 @@ impl BatchPreparer<'_> {
         self.unsettled.clear();
         let Ok(dir) = dir else { return Ok(()) };
         let mut into = HashSet::new();
-        let _ = found.each(&mut |rename| {
+        let _ = found.each(&mut |rename, _| {
             into.extend(split(rename.new.as_bytes()).map(|(into, _)| into[0].to_vec()));
             Ok(ControlFlow::Continue(()))
         })?;
         if into.is_empty() {
             return Ok(());
         }
-        let _ = found.each(&mut |rename| {
+        let _ = found.each(&mut |rename, _| {
             let is_pending = || look_up(&**dir, &rename.old).is_ok_and(|found| found.is_some());
             for name in [&*rename.old, rename.new.as_bytes()] {
-                if into.contains(name) && rename.confidence <= self.options.at_least && is_pending() {
+                if into.contains(name) && rename.confidence <= self.run.options.at_least && is_pending() {
                     self.unsettled.insert(name.to_vec());
                 }
             }
@@ -65,7 +66,7 @@ impl BatchPreparer<'_> {
             return Err(EntryFailure::Conflict(why));
         }
         let owner = member.checked_owner.unwrap_or_default();
-        let missing = count_missing(dir, renames[0].new.as_bytes(), owner)?;
+        let missing = count_missing(dir.as_fd(), renames[0].new.as_bytes(), owner)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since = InodeTime { seconds: now.as_secs().cast_signed(), nanoseconds: now.subsec_nanos() };
         let mut member = member.clone();

@@ -1,6 +1,7 @@
 //! Checks whether each entry is still the one of the plan.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use namegate_files::json::Hex;
@@ -8,11 +9,11 @@ use namegate_sys::stat::Stat;
 use nix::fcntl::readlinkat;
 
 use super::prepare::BatchPreparer;
-use crate::entry::{EntryFailure, free_name, kind, look_up};
+use crate::entry::{EntryFailure, InodeIdentity, birth, free_name, kind, look_up};
 use crate::group::RenameGroup;
 use crate::listing::listed;
 use crate::moving::look_up_path;
-use crate::plan::{FileKind, InodeTime, Rename, SeenBirth, SeenEntry};
+use crate::plan::{FileKind, InodeTime, Rename, SeenEntry};
 use crate::roots::OpenPlanDir;
 
 impl BatchPreparer<'_> {
@@ -63,15 +64,15 @@ impl BatchPreparer<'_> {
     /// Reports whether the entry has its new name already.
     fn is_done(&self, dir: &OpenPlanDir, rename: &Rename) -> bool {
         let new = rename.new.as_bytes();
-        let Ok(Some(stat)) = look_up_path(dir, new) else { return false };
+        let Ok(Some(stat)) = look_up_path(dir.as_fd(), new) else { return false };
         // A link with a new target is another inode; its target identifies it.
         let has_new_target = || {
-            let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;
+            let retarget = self.run.links.get(&(&*rename.directory.path, &*rename.old))?;
             let target = readlinkat(dir, OsStr::from_bytes(new)).ok()?;
-            let new_name = |id: u64| self.plan.target_names.get(&id).map(Vec::as_slice);
+            let new_name = |id: u64| self.run.plan.target_names.get(&id).map(Vec::as_slice);
             Some(retarget.target(new_name) == target.as_bytes())
         };
-        is_seen_inode(&rename.entry, &stat)
+        InodeIdentity::from_seen(&rename.entry).matches(&stat)
             || kind(&stat) == FileKind::Symlink && has_new_target() == Some(true)
     }
 
@@ -97,14 +98,14 @@ impl BatchPreparer<'_> {
 
     /// Reports whether `stat`, of the entry with the old name, is of the entry in the plan.
     fn is_planned_entry(&self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> bool {
-        is_seen_inode(&rename.entry, stat) || self.has_old_target(dir, rename, stat)
+        InodeIdentity::from_seen(&rename.entry).matches(stat) || self.has_old_target(dir, rename, stat)
     }
 
     /// Reports whether the entry with the old name is a link with the target of the plan. A link that got its old target back is
     /// another inode; its target identifies it.
     fn has_old_target(&self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> bool {
         let find = || {
-            let retarget = self.links.get(&(&*rename.directory.path, &*rename.old))?;
+            let retarget = self.run.links.get(&(&*rename.directory.path, &*rename.old))?;
             let target = readlinkat(dir, OsStr::from_bytes(&rename.old)).ok()?;
             Some(retarget.old_target == target.as_bytes())
         };
@@ -117,14 +118,7 @@ impl BatchPreparer<'_> {
     /// its name back, nor for a file with several names. Such an entry is unchanged if its birth time, the length and the time of
     /// its content are those of the plan.
     fn is_unchanged(&self, seen: &SeenEntry, stat: &Stat) -> bool {
-        let has_same_birth = || {
-            let birth = stat.btime.map(|born| SeenBirth {
-                born: born.into(),
-                mtime: stat.mtime.into(),
-                size: stat.size,
-            });
-            birth.is_some() && birth == seen.birth
-        };
+        let has_same_birth = || seen.birth.is_some() && birth(stat) == seen.birth;
         seen.kind == FileKind::Directory
             || InodeTime::from(stat.ctime) == seen.ctime
             || has_same_birth()
@@ -136,13 +130,4 @@ impl BatchPreparer<'_> {
 fn is_listed(dir: &OpenPlanDir, renames: &[&Rename]) -> bool {
     let names: Vec<&[u8]> = renames.iter().map(|rename| rename.new.as_bytes()).collect();
     listed(dir, &names).is_ok_and(|found| found.len() == names.len())
-}
-
-/// Reports whether `stat` is of the inode that was seen.
-fn is_seen_inode(seen: &SeenEntry, stat: &Stat) -> bool {
-    let is_same_birth = match (seen.birth, stat.btime) {
-        (Some(seen), Some(born)) => seen.born == born.into(),
-        _ => true,
-    };
-    stat.ino == seen.inode && kind(stat) == seen.kind && is_same_birth
 }

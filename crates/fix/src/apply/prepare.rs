@@ -12,7 +12,7 @@ use namegate_sys::stat::Stat;
 
 use super::commit::BatchCommitter;
 use super::prepared::{BatchSink, PreparedBatch, PreparedIds, max_open};
-use super::run::{ApplyOptions, ApplyRun, LinksByName};
+use super::run::ApplyRun;
 use super::suspects::SuspectRenames;
 use crate::entry::{EntryFailure, InodeIdentity, is_temporary};
 use crate::group::GroupMember;
@@ -24,8 +24,8 @@ use crate::plan::id_set::IdSet;
 use crate::plan::order::order_names;
 use crate::plan::{FileKind, PlanDirectory, Rename};
 use crate::private::remove_stale_one;
-use crate::roots::{OpenPlanDir, PlanRoots};
-use crate::stored_plan::{DirectoryRenames, StoredPlan};
+use crate::roots::OpenPlanDir;
+use crate::stored_plan::DirectoryRenames;
 
 /// The number of renames in the first batch.
 const FIRST_BATCH: usize = 2048;
@@ -35,10 +35,7 @@ const GROWTH: usize = 4;
 
 /// Prepares the batches of a plan.
 pub(super) struct BatchPreparer<'r> {
-    pub(super) plan: &'r StoredPlan,
-    pub(super) links: &'r LinksByName<'r>,
-    pub(super) options: ApplyOptions<'r>,
-    roots: &'r PlanRoots,
+    pub(super) run: &'r ApplyRun<'r>,
     max_open: usize,
     /// The number of renames in the next batch.
     batch_size: usize,
@@ -57,10 +54,7 @@ impl<'r> BatchPreparer<'r> {
     /// Prepares the plan of `run`, as far as `committer` has not done it in an earlier run.
     pub(super) fn new(run: &'r ApplyRun<'r>, committer: &BatchCommitter<'_>) -> Self {
         Self {
-            plan: run.plan,
-            links: &run.links,
-            options: run.options,
-            roots: &run.roots,
+            run,
             max_open: max_open(),
             batch_size: run.options.batch_size.min(FIRST_BATCH),
             is_recorded: !committer.is_rehearsal(),
@@ -73,7 +67,7 @@ impl<'r> BatchPreparer<'r> {
 
     /// Gives all batches of the plan to `sink`. The first ones are small: nothing is renamed while the first is prepared.
     pub(super) fn prepare_plan(mut self, sink: &mut BatchSink<'_>) -> io::Result<PreparedIds> {
-        let mut directories = self.plan.directories()?;
+        let mut directories = self.run.plan.directories()?;
         while let Some(found) = directories.next()? {
             if self.prepare_directory(&found, sink)?.is_break() {
                 return Ok(self.ids);
@@ -86,7 +80,7 @@ impl<'r> BatchPreparer<'r> {
     /// Passes the batch on, with its records for the journal: the thread that commits it has more to do.
     fn pass_on(&mut self, sink: &mut BatchSink<'_>) -> io::Result<ControlFlow<()>> {
         let mut batch = std::mem::take(&mut self.batch);
-        self.batch_size = self.options.batch_size.min(self.batch_size * GROWTH);
+        self.batch_size = self.run.options.batch_size.min(self.batch_size * GROWTH);
         batch.rendered = self.is_recorded.then(|| JournalBatch::render(&batch.directories, &batch.entries));
         sink(batch)
     }
@@ -103,7 +97,7 @@ impl<'r> BatchPreparer<'r> {
         sink: &mut BatchSink<'_>,
     ) -> io::Result<ControlFlow<()>> {
         let PlanDirectory { path, inode, .. } = &*found.directory;
-        let dir = self.roots.open_directory(path, *inode);
+        let dir = self.run.roots.open_directory(path, *inode);
         self.find_moves(&dir, found)?;
         let mut suspects = self.find_suspects(&dir, found)?;
         let renames = std::mem::take(&mut suspects.renames);
@@ -118,11 +112,11 @@ impl<'r> BatchPreparer<'r> {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        found.each(&mut |rename| {
-            if rename.confidence > self.options.at_least {
+        found.each(&mut |rename, _| {
+            if rename.confidence > self.run.options.at_least {
                 self.leave_out(&dir, rename);
             } else if !suspects.has(rename) {
-                let conflict = check_new_name(self.options.policy, rename);
+                let conflict = check_new_name(self.run.options.policy, rename);
                 let only = std::slice::from_ref(rename);
                 self.prepare_group(&found.directory, &dir, &[rename], only, conflict);
             }
@@ -148,9 +142,10 @@ impl<'r> BatchPreparer<'r> {
             listed.is_ok()
         };
         let renames = |take: &mut dyn FnMut(&Rename)| {
-            let to_do =
-                |rename: &Rename| rename.confidence <= self.options.at_least && !self.is_done_before(rename);
-            let given = found.each(&mut |rename| {
+            let to_do = |rename: &Rename| {
+                rename.confidence <= self.run.options.at_least && !self.is_done_before(rename)
+            };
+            let given = found.each(&mut |rename, _| {
                 if to_do(rename) {
                     take(rename);
                 }
@@ -158,7 +153,7 @@ impl<'r> BatchPreparer<'r> {
             });
             given.map(drop)
         };
-        let suspects = SuspectRenames::find(self.options.policy, &names, &renames);
+        let suspects = SuspectRenames::find(self.run.options.policy, &names, &renames);
         // Of a killed run. A rehearsal removes nothing.
         left.borrow().iter().filter(|_| self.is_recorded).for_each(|name| remove_stale_one(&**dir, name));
         suspects
@@ -187,7 +182,7 @@ impl<'r> BatchPreparer<'r> {
     fn record_earlier(&mut self, rename: &Rename) {
         self.ids.done.insert(rename.id);
         if rename.entry.kind == FileKind::Directory {
-            self.roots.record_rename(rename.id);
+            self.run.roots.record_rename(rename.id);
         }
     }
 
@@ -235,7 +230,7 @@ impl<'r> BatchPreparer<'r> {
 
     pub(super) fn group_member(&mut self, dir: &OpenPlanDir, rename: &Rename, stat: &Stat) -> GroupMember {
         let mut marked = false;
-        if self.options.keep_original {
+        if self.run.options.keep_original {
             let not_kept = match rename.entry.kind {
                 FileKind::File | FileKind::Directory => match original_name_xattr::is_set(dir, &rename.old) {
                     Ok(is_set) => {

@@ -64,12 +64,7 @@ impl PreparedBatch {
             });
             self.dirs.push(dir);
         }
-        let index = self.directories.len() - 1;
-        match &mut entry {
-            BatchEntry::Rename(group) => group.directory = index,
-            BatchEntry::Retarget(relink) => relink.directory = index,
-            BatchEntry::Move(moved) => moved.directory = index,
-        }
+        entry.set_directory(self.directories.len() - 1);
         self.entries.push(entry);
     }
 

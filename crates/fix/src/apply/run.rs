@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use namegate_core::policy::{Confidence, Policy};
 
+use crate::journal::JournalHeader;
 use crate::plan::Retarget;
 use crate::roots::PlanRoots;
 use crate::stored_plan::StoredPlan;
@@ -22,6 +23,14 @@ pub struct ApplyOptions<'p> {
     pub keep_original: bool,
     /// The number of renames in a batch.
     pub batch_size: usize,
+}
+
+impl<'p> ApplyOptions<'p> {
+    /// The options with which the run of a journal was begun.
+    pub fn new(header: &JournalHeader, policy: Option<&'p Policy>, batch_size: usize) -> Self {
+        let &JournalHeader { at_least, keep_times, keep_original, .. } = header;
+        Self { policy, at_least, keep_times, keep_original, batch_size }
+    }
 }
 
 /// The result of a run.

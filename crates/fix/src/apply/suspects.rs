@@ -53,9 +53,6 @@ impl NameNumbers<'_> {
 
 impl<'p> SuspectRenames<'p> {
     /// Compares the renames with the names of the directory and with each other.
-    ///
-    /// # Errors
-    /// Those of `renames`.
     pub(super) fn find(
         policy: Option<&'p Policy>,
         names: &NameLister<'_>,

@@ -1,6 +1,10 @@
 //! The changes between two flushes of the journal.
 
 use std::borrow::Cow;
+use std::slice;
+
+use namegate_files::json::Hex;
+use serde::{Deserialize, Serialize};
 
 use super::record::{BatchDirectory, JournalRecord, RenderedRecords};
 use crate::group::{GroupMember, RenameGroup};
@@ -18,7 +22,9 @@ pub struct JournalBatch {
     pub entries: Vec<BatchEntry>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A change, as a record of the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
 pub enum BatchEntry {
     /// Renames that belong together.
     Rename(RenameGroup),
@@ -29,6 +35,7 @@ pub enum BatchEntry {
 }
 
 impl BatchEntry {
+    /// The index of the directory in the batch.
     pub const fn directory(&self) -> usize {
         match self {
             Self::Rename(group) => group.directory,
@@ -37,22 +44,67 @@ impl BatchEntry {
         }
     }
 
+    pub(crate) fn set_directory(&mut self, index: usize) {
+        match self {
+            Self::Rename(group) => group.directory = index,
+            Self::Retarget(relink) => relink.directory = index,
+            Self::Move(moved) => moved.directory = index,
+        }
+    }
+
+    /// The entries that get another name.
+    pub(crate) fn members(&self) -> &[GroupMember] {
+        match self {
+            Self::Rename(group) => &group.members,
+            Self::Move(moved) => slice::from_ref(&moved.member),
+            Self::Retarget(_) => &[],
+        }
+    }
+
+    /// The old and the new names of these entries. That of a file that moves is a path.
+    pub(crate) fn names(&self) -> Vec<(&[u8], Cow<'_, [u8]>)> {
+        match self {
+            Self::Move(moved) => vec![(&moved.member.old, moved.path().into())],
+            _ => self.members().iter().map(|member| (&**member.old, (&**member.new).into())).collect(),
+        }
+    }
+
     /// Reports whether a path or the target of a link is another one afterwards.
     pub(crate) fn changes_paths(&self) -> bool {
-        match self {
-            Self::Rename(group) => group.members.iter().any(|member| member.kind == FileKind::Directory),
-            Self::Retarget(_) => true,
-            // Only files move.
-            Self::Move(_) => false,
-        }
+        let is_directory = |member: &GroupMember| member.kind == FileKind::Directory;
+        matches!(self, Self::Retarget(_)) || self.members().iter().any(is_directory)
     }
 
     /// The number of lines of the plan.
     pub fn lines(&self) -> usize {
-        match self {
-            Self::Rename(group) => group.members.len(),
-            Self::Retarget(_) | Self::Move(_) => 1,
-        }
+        self.members().len().max(1)
+    }
+
+    /// Reports whether no name or target is one that no entry can have.
+    fn is_valid(&self) -> bool {
+        let is_name = |name: &Hex| name_objection(name).is_none();
+        let names = self.members().iter().flat_map(|member| [&member.old, &member.new]);
+        names.into_iter().all(is_name)
+            && match self {
+                Self::Rename(group) => {
+                    let is_group = match &group.members[..] {
+                        [] => false,
+                        [_] => true,
+                        members => group.temp_name.is_some() && is_cycle(members),
+                    };
+                    is_group && group.temp_name.iter().all(is_name)
+                }
+                Self::Retarget(relink) => {
+                    let targets = [&relink.old_target, &relink.new_target];
+                    [&relink.name, &relink.temp_name, &relink.private_dir].into_iter().all(is_name)
+                        && relink.name != relink.private_dir
+                        && targets.iter().all(|target| !target.contains(&0))
+                }
+                Self::Move(moved) => {
+                    let is_counted = moved.missing <= moved.into.len();
+                    !moved.into.is_empty() && is_counted && moved.into.iter().all(is_name)
+                }
+            }
     }
 }
 
@@ -69,65 +121,24 @@ impl JournalBatch {
     pub(crate) fn render(directories: &[BatchDirectory], entries: &[BatchEntry]) -> RenderedRecords {
         let mut rendered = RenderedRecords::default();
         directories.iter().for_each(|dir| rendered.push(&JournalRecord::Directory(Cow::Borrowed(dir))));
-        for entry in entries {
-            rendered.push(&match entry {
-                BatchEntry::Rename(group) => JournalRecord::Rename(Cow::Borrowed(group)),
-                BatchEntry::Retarget(relink) => JournalRecord::Retarget(Cow::Borrowed(relink)),
-                BatchEntry::Move(moved) => JournalRecord::Move(Cow::Borrowed(moved)),
-            });
-        }
+        entries.iter().for_each(|entry| rendered.push(&JournalRecord::Entry(Cow::Borrowed(entry))));
         rendered
     }
 
     /// Adds a record that follows the head of the batch; `None` if the record is out of place or has an invalid name.
     pub(super) fn add(&mut self, record: JournalRecord<'_>) -> Option<()> {
-        let entry = match record {
+        match record {
             JournalRecord::Directory(directory) if self.entries.is_empty() => {
                 self.directories.push(directory.into_owned());
-                return Some(());
             }
-            JournalRecord::Rename(group) => {
-                let names = group.members.iter().flat_map(|member| [&member.old, &member.new]);
-                let is_valid = match group.members.len() {
-                    0 => false,
-                    1 => true,
-                    _ => group.temp_name.is_some() && is_cycle(&group.members),
-                };
-                if !is_valid || names.chain(&group.temp_name).any(|name| !is_name(name)) {
-                    return None;
-                }
-                BatchEntry::Rename(group.into_owned())
-            }
-            JournalRecord::Retarget(relink) => {
-                let names = [&relink.name, &relink.temp_name, &relink.private_dir];
-                let are_names = names.iter().all(|name| is_name(name));
-                let targets = [&relink.old_target, &relink.new_target];
-                if !are_names
-                    || relink.name == relink.private_dir
-                    || targets.iter().any(|target| target.contains(&0))
-                {
-                    return None;
-                }
-                BatchEntry::Retarget(relink.into_owned())
-            }
-            JournalRecord::Move(moved) => {
-                let names = moved.into.iter().chain([&moved.member.old, &moved.member.new]);
-                let is_valid = (1..=moved.into.len()).contains(&moved.missing) || moved.missing == 0;
-                if moved.into.is_empty() || !is_valid || names.into_iter().any(|name| !is_name(name)) {
-                    return None;
-                }
-                BatchEntry::Move(moved.into_owned())
+            JournalRecord::Entry(entry) if entry.is_valid() => {
+                self.directories.get(entry.directory())?;
+                self.entries.push(entry.into_owned());
             }
             _ => return None,
-        };
-        self.directories.get(entry.directory())?;
-        self.entries.push(entry);
+        }
         Some(())
     }
-}
-
-fn is_name(name: &[u8]) -> bool {
-    name_objection(name).is_none()
 }
 
 /// Reports whether each member gets the name of the next, and the last that of the first.

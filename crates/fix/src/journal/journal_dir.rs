@@ -36,9 +36,6 @@ pub fn add(dir: &Path, path: &Path, now: Timestamp) {
 }
 
 /// The journals in `dir`, the newest first; none if `dir` does not exist.
-///
-/// # Errors
-/// The directory cannot be read.
 pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

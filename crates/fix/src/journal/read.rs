@@ -58,6 +58,18 @@ pub struct BatchState {
     missing: usize,
 }
 
+impl BatchState {
+    /// Reports whether the entry at index `at` failed when the batch was executed.
+    pub fn has_failed(&self, at: usize) -> bool {
+        self.done.iter().flatten().any(|failed| failed.entry == at)
+    }
+
+    /// Reports whether the entry at index `at` failed when the batch was undone.
+    pub fn has_failed_undo(&self, at: usize) -> bool {
+        self.undone.iter().flatten().any(|failed| failed.entry == at)
+    }
+}
+
 /// Why a journal cannot be used.
 #[derive(Debug)]
 pub enum JournalError {
@@ -206,13 +218,7 @@ impl JournalContents {
             JournalRecord::Undoing { batch, times } => self.batch_state(batch)?.undoing = Some(times),
             JournalRecord::Undone { batch, left } => self.batch_state(batch)?.undone = Some(left),
             JournalRecord::Restored => self.is_restored = true,
-            JournalRecord::Journal(_)
-            | JournalRecord::Directory(_)
-            | JournalRecord::Rename(_)
-            | JournalRecord::Retarget(_)
-            | JournalRecord::Move(_) => {
-                return None;
-            }
+            JournalRecord::Journal(_) | JournalRecord::Directory(_) | JournalRecord::Entry(_) => return None,
         }
         Some(())
     }

@@ -10,11 +10,10 @@ use namegate_core::policy::Confidence;
 use namegate_files::json::{Base64, Hex};
 use serde::{Deserialize, Serialize};
 
+use super::batch::BatchEntry;
 use crate::group::{GroupMember, RenameGroup};
-use crate::moving::Move;
 use crate::plan::{FileKind, InodeTime, PlanRoot};
 use crate::progress::Remaining;
-use crate::relink::Relink;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,12 +44,6 @@ pub enum JournalRecord<'r> {
         entries: usize,
     },
     Directory(Cow<'r, BatchDirectory>),
-    /// Renames that belong together.
-    Rename(Cow<'r, RenameGroup>),
-    /// A new target for a symbolic link.
-    Retarget(Cow<'r, Relink>),
-    /// A file that moves into other directories.
-    Move(Cow<'r, Move>),
     /// The batch is executed, except for the given entries.
     Done {
         batch: u64,
@@ -78,6 +71,9 @@ pub enum JournalRecord<'r> {
     },
     /// Everything is undone as far as possible.
     Restored,
+    /// A change: `Rename`, `Retarget` or `Move`.
+    #[serde(untagged)]
+    Entry(Cow<'r, BatchEntry>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +107,13 @@ pub struct JournalHeader {
     /// Git's index gets the new names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub git: bool,
+}
+
+impl JournalHeader {
+    /// Reports whether both runs are of the same plan.
+    pub fn is_of_same_plan(&self, other: &Self) -> bool {
+        (self.plan_bytes, &self.plan_check) == (other.plan_bytes, &other.plan_check)
+    }
 }
 
 /// An entry of a batch that failed.
@@ -207,8 +210,9 @@ impl JournalRecord<'_> {
 
     /// The fields of a single rename; `None` for other records.
     fn single(&self) -> Option<SingleRename<&Hex>> {
-        let Self::Rename(group) = self else { return None };
-        let RenameGroup { directory, temp_name: None, members } = &**group else { return None };
+        let Self::Entry(entry) = self else { return None };
+        let BatchEntry::Rename(group) = &**entry else { return None };
+        let RenameGroup { directory, temp_name: None, members } = group else { return None };
         let [member] = &members[..] else { return None };
         let GroupMember { id, old, new, inode, kind, born, marked: false, checked_owner: _ } = member else {
             return None;
@@ -219,7 +223,8 @@ impl JournalRecord<'_> {
     fn from_single((directory, id, inode, kind, born, old, new): SingleRename<Hex>) -> Self {
         let (marked, checked_owner) = (false, None);
         let member = GroupMember { id, old, new, inode, kind, born, marked, checked_owner };
-        Self::Rename(Cow::Owned(RenameGroup { directory, temp_name: None, members: vec![member] }))
+        let group = RenameGroup { directory, temp_name: None, members: vec![member] };
+        Self::Entry(Cow::Owned(BatchEntry::Rename(group)))
     }
 
     /// Parses a line without its line feed, after a line with the check `before`; `None` if the line is damaged.
@@ -280,12 +285,14 @@ mod tests {
             assert_eq!(JournalRecord::parse(line.trim_end().as_bytes(), 7), Some((record, check)));
         }
         // What a short line has no room for keeps the names of its fields.
-        let JournalRecord::Rename(group) = single(Some(born)) else { unreachable!() };
-        let mut marked = group.clone().into_owned();
+        let JournalRecord::Entry(entry) = single(Some(born)) else { unreachable!() };
+        let BatchEntry::Rename(group) = entry.into_owned() else { unreachable!() };
+        let mut marked = group.clone();
         marked.members[0].marked = true;
-        let through = RenameGroup { temp_name: Some(Hex(b"x".to_vec())), ..group.into_owned() };
+        let through = RenameGroup { temp_name: Some(Hex(b"x".to_vec())), ..group };
         for group in [marked, through] {
-            let (record, mut line) = (JournalRecord::Rename(Cow::Owned(group)), Vec::new());
+            let (record, mut line) =
+                (JournalRecord::Entry(Cow::Owned(BatchEntry::Rename(group))), Vec::new());
             let check = record.write(7, &mut line);
             assert!(line.starts_with(br#"{"type":"rename","#));
             assert_eq!(JournalRecord::parse(line.trim_ascii_end(), 7), Some((record, check)));

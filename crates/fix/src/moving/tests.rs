@@ -8,7 +8,7 @@ use super::*;
 fn prepare(dir: &Path, name: &str, new: &str) -> Result<Move, EntryFailure> {
     let fd = File::open(dir).unwrap();
     let stat = look_up(&fd, name.as_bytes()).unwrap().unwrap();
-    let missing = count_missing(&fd, new.as_bytes(), stat.uid)?;
+    let missing = count_missing(fd.as_fd(), new.as_bytes(), stat.uid)?;
     let (into, leaf) = split(new.as_bytes()).unwrap();
     let mut member = GroupMember {
         id: 1,
@@ -30,7 +30,7 @@ fn prepare(dir: &Path, name: &str, new: &str) -> Result<Move, EntryFailure> {
 fn execute(dir: &Path, moved: &Move, direction: Direction) -> Result<u32, EntryFailure> {
     let fd = File::open(dir).unwrap();
     let mut count = 0;
-    moved.execute(&fd, direction, &mut || count += 1).map(|()| count)
+    moved.execute(fd.as_fd(), direction, &mut || count += 1).map(|()| count)
 }
 
 #[test]

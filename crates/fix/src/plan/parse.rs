@@ -76,32 +76,25 @@ impl PlanLine {
     }
 }
 
-/// Parses lines of a plan without regard to others, except the first.
-pub struct BlockParser {
-    header: Option<PlanHeader>,
-    has_header: bool,
-}
-
 /// Lines that follow each other, parsed without regard to others.
-pub struct ParsedBlock {
+pub(crate) struct ParsedBlock {
     /// The lines without an error, with their numbers.
     found: Vec<(usize, PlanLine)>,
-    errors: Vec<PlanError>,
-    further: usize,
-    last_line: usize,
+    /// The errors.
+    parser: PlanParser,
 }
 
-impl BlockParser {
+impl ParsedBlock {
     /// Parses `lines` from the line number `first` on, each without its line feed, and calls `prepare` with each that has no error.
-    pub fn parse<'l>(
-        &self,
+    /// `header` is the first line, if it has no error.
+    pub(crate) fn parse<'l>(
+        header: Option<&PlanHeader>,
         first: usize,
         lines: impl Iterator<Item = &'l [u8]>,
         prepare: impl Fn(&mut PlanLine),
-    ) -> ParsedBlock {
-        let header = self.header.clone();
-        let mut parser =
-            PlanParser { header, has_header: self.has_header, line: first - 1, ..PlanParser::default() };
+    ) -> Self {
+        let (header, line) = (header.cloned(), first - 1);
+        let mut parser = PlanParser { header, has_header: true, line, ..PlanParser::default() };
         let mut found = Vec::new();
         for line in lines {
             if let Some(mut parsed) = parser.parse_alone(line) {
@@ -109,8 +102,7 @@ impl BlockParser {
                 found.push((parser.line, parsed));
             }
         }
-        let PlanParser { errors, further, line: last_line, .. } = parser;
-        ParsedBlock { found, errors, further, last_line }
+        Self { found, parser }
     }
 }
 
@@ -156,24 +148,20 @@ impl PlanParser {
         self.compare(self.line, parsed)
     }
 
-    /// A parser for the lines that follow the first one, for other threads.
-    pub(crate) fn block_parser(&self) -> BlockParser {
-        BlockParser { header: self.header.clone(), has_header: self.has_header }
+    /// The first line, if it has no error.
+    pub(crate) fn header(&self) -> Option<&PlanHeader> {
+        self.header.as_ref()
     }
 
     /// Gives the lines of the next block that have no error to `take`, with their numbers.
-    ///
-    /// # Errors
-    /// Those of `take`.
     pub(crate) fn add_block<E>(
         &mut self,
-        block: ParsedBlock,
+        ParsedBlock { found, parser }: ParsedBlock,
         take: &mut dyn FnMut(PlanLine, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let ParsedBlock { found, errors, further, last_line } = block;
-        self.line = last_line;
-        errors.into_iter().for_each(|error| _ = self.fail_at::<()>(error.line, error.message));
-        self.further += further;
+        self.line = parser.line;
+        parser.errors.into_iter().for_each(|error| _ = self.fail_at::<()>(error.line, error.message));
+        self.further += parser.further;
         for (number, parsed) in found {
             if let Some(parsed) = self.compare(number, parsed) {
                 take(parsed, number)?;

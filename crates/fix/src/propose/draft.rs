@@ -157,17 +157,11 @@ impl PlanDraft {
     }
 
     /// The plan, directory by directory.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
     pub fn directories(&self) -> io::Result<DraftDirectories<'_>> {
         self.lines().map(DraftDirectories)
     }
 
     /// Calls `change` with the plan of each directory.
-    ///
-    /// # Errors
-    /// Those of `change`; or a temporary file cannot be read or written.
     pub fn change_directories(
         &mut self,
         change: &mut dyn FnMut(&Self, &mut DirectoryPlan) -> io::Result<()>,
@@ -188,9 +182,6 @@ impl PlanDraft {
 
     /// Adds the paths that are too long after all renames to the skipped entries, and prepares the search for links. No rename
     /// changes after this.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read or written.
     pub fn finish_renames(&mut self, policy: &Policy, settings: &PlanSettings) -> io::Result<()> {
         let has_links = self.linked.cursor()?.next()?.is_some();
         if !has_links && !policy.checks_paths() {
@@ -242,9 +233,6 @@ impl PlanDraft {
     }
 
     /// Calls `write` with each line of all directories, without its line feed.
-    ///
-    /// # Errors
-    /// Those of `write`; or a temporary file cannot be read.
     pub fn each_line(&self, write: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
         let parse_lines = |give: &mut dyn FnMut(Vec<PlanLine>) -> ControlFlow<()>| {
             let mut lines = self.lines()?;
@@ -270,9 +258,6 @@ impl PlanDraft {
     }
 
     /// Counts the lines.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
     pub fn counts(&self) -> io::Result<DraftCounts> {
         const MAX_REASONS: usize = 10;
         let mut counts = DraftCounts::default();
@@ -312,9 +297,6 @@ impl PlanDraft {
     }
 
     /// The id and the new name of `name` in the directory `dir`, if it is renamed.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
     pub(super) fn find_rename(&self, dir: &[u8], name: &[u8]) -> io::Result<Option<(u64, Vec<u8>)>> {
         self.names.find(dir, name)
     }
@@ -368,9 +350,6 @@ pub struct DraftDirectories<'d>(DraftLines<'d>);
 
 impl DraftDirectories<'_> {
     /// The plan of the next directory.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
     pub fn next(&mut self) -> io::Result<Option<DirectoryPlan>> {
         let mut planned: Option<DirectoryPlan> = None;
         while let Some(line) = self.0.line() {

@@ -98,9 +98,6 @@ impl<'d> LargeDirectory<'d> {
     }
 
     /// Makes the second pass. `has_long`: with the names whose paths are too long.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written.
     pub(super) fn propose(
         &mut self,
         evidence: Arc<EncodingEvidence>,
@@ -138,9 +135,6 @@ impl<'d> LargeDirectory<'d> {
     }
 
     /// Gives the lines of `proposals` to `take`, and returns the number of names with one.
-    ///
-    /// # Errors
-    /// Those of `take`; or a temporary file cannot be read or written.
     pub(super) fn write(
         self,
         proposals: LargeProposals<'d>,

@@ -27,9 +27,6 @@ const MAX_LINKS: usize = 40;
 
 impl PlanDraft {
     /// Finds the symbolic links whose targets change, deepest first. Breaks if the observer stops the search.
-    ///
-    /// # Errors
-    /// A temporary file cannot be read.
     pub fn find_retargets(&self, observer: &dyn Observer) -> io::Result<ControlFlow<(), Vec<Retarget>>> {
         let (mut found, mut renamed) = (Vec::new(), NameFilter::default());
         let mut linked = self.linked.cursor()?;

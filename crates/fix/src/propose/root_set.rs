@@ -14,7 +14,7 @@ use namegate_core::name::display::display;
 use namegate_scan::source::SourceEvent;
 use namegate_scan::source::scope::Exclude;
 use namegate_scan::source::tree::read_directory;
-use namegate_sys::directory::{self, RawDirEntry};
+use namegate_sys::directory::RawDirEntry;
 use namegate_sys::handle;
 use namegate_sys::open::again;
 use namegate_sys::stat;
@@ -22,11 +22,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{Mode, fstat};
 
-use crate::entry::EntryFailure;
+use crate::entry::{EntryFailure, birth};
+use crate::listing::for_each_entry;
 use crate::moving::count_missing;
-use crate::plan::{
-    FileHandle, FileKind, PlanDirectory, PlanRoot, SeenBirth, SeenEntry, components, is_within, path_in,
-};
+use crate::plan::{FileHandle, FileKind, PlanDirectory, PlanRoot, SeenEntry, components, is_within, path_in};
 
 /// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
 const MAX_PIECE: usize = 4000;
@@ -251,21 +250,13 @@ impl OpenedDirectory {
     }
 
     /// Looks up the entry `name`; `None` if a file system is mounted on it.
-    ///
-    /// # Errors
-    /// As statx(2).
     pub(super) fn look_up(&self, name: &[u8]) -> Result<Option<SeenEntry>, Errno> {
         let found = stat::at(&self.fd, OsStr::from_bytes(name))?;
         if found.device != self.device {
             return Ok(None);
         }
         let kind = FileKind::from_mode(found.kind).ok_or(Errno::EINVAL)?;
-        let birth = found.btime.map(|born| SeenBirth {
-            born: born.into(),
-            mtime: found.mtime.into(),
-            size: found.size,
-        });
-        Ok(Some(SeenEntry { inode: found.ino, ctime: found.ctime.into(), kind, birth }))
+        Ok(Some(SeenEntry { inode: found.ino, ctime: found.ctime.into(), kind, birth: birth(&found) }))
     }
 
     /// Why the entry `old`, which is `entry`, cannot move to the path `new` below the directory; `None` if it can.
@@ -277,7 +268,7 @@ impl OpenedDirectory {
         }
         let new = new.as_bytes();
         let owner = stat::at(&self.fd, OsStr::from_bytes(old)).map_or(0, |stat| stat.uid);
-        match count_missing(&self.fd, new, owner) {
+        match count_missing(self.fd.as_fd(), new, owner) {
             Ok(_) => None,
             Err(EntryFailure::Taken) => Some(format!("{} exists", display(new))),
             Err(failure) => Some(failure.to_string()),
@@ -289,28 +280,7 @@ impl OpenedDirectory {
     }
 
     /// Calls `take` with all entries except `.` and `..`.
-    ///
-    /// # Errors
-    /// As getdents64(2).
     pub(super) fn for_each_entry(&self, take: &mut dyn FnMut(RawDirEntry<'_>)) -> Result<(), Errno> {
-        /// The size of the buffer for one call.
-        const BUFFER: usize = 64 * 1024;
-        let readable = self.open_for_reading()?;
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let filled = match directory::read(&readable, &mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(filled) => filled,
-                Err(Errno::EINTR) => continue,
-                Err(error) => return Err(error),
-            };
-            let mut rest = &buffer[..filled];
-            while let Some((entry, len)) = directory::first(rest) {
-                if !matches!(entry.name.as_bytes(), b"." | b"..") {
-                    take(entry);
-                }
-                rest = &rest[len..];
-            }
-        }
+        for_each_entry(self.open_for_reading()?, take)
     }
 }

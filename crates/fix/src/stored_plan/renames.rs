@@ -38,9 +38,6 @@ impl<'p> StoredDirectories<'p> {
     }
 
     /// The renames of the next directory.
-    ///
-    /// # Errors
-    /// The temporary file cannot be read.
     #[allow(clippy::should_implement_trait, reason = "reading can fail, and ends there")]
     pub fn next(&mut self) -> io::Result<Option<DirectoryRenames<'p>>> {
         match self.last.take() {
@@ -72,18 +69,8 @@ impl<'p> StoredDirectories<'p> {
 }
 
 impl DirectoryRenames<'_> {
-    /// Gives each rename to `take`, in the same order each time.
-    ///
-    /// # Errors
-    /// Those of `take`; or the temporary file cannot be read.
-    pub fn each(
-        &self,
-        take: &mut dyn FnMut(&Rename) -> io::Result<ControlFlow<()>>,
-    ) -> io::Result<ControlFlow<()>> {
-        self.each_with_line(&mut |rename, _| take(rename))
-    }
-
-    pub(super) fn each_with_line(&self, take: &mut RenameSink<'_>) -> io::Result<ControlFlow<()>> {
+    /// Gives each rename to `take`, with its line, in the same order each time.
+    pub fn each(&self, take: &mut RenameSink<'_>) -> io::Result<ControlFlow<()>> {
         for (rename, line) in &self.held {
             if take(rename, *line)?.is_break() {
                 return Ok(ControlFlow::Break(()));
