@@ -92,7 +92,7 @@ fn the_order_of_the_lines_does_not_matter() {
         let stored = StoredPlan::read(text.as_bytes()).unwrap();
         let (mut directories, mut found) = (stored.directories().unwrap(), Vec::new());
         while let Some(directory) = directories.next().unwrap() {
-            let given = directory.each(&mut |rename, _| {
+            let given = directory.each(&mut |rename| {
                 found.push((rename.directory.path.clone(), rename.id));
                 Ok(ControlFlow::Continue(()))
             });

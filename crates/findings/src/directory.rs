@@ -120,17 +120,7 @@ impl<'s> DirectoryScan<'s> {
         }
         let is_whole = matches!(checked, CheckedNames::All | CheckedNames::Ever);
         let misreading = (is_whole && self.has_messages()).then(|| check.shared_misreading()).flatten();
-        let repairs = match checked {
-            _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
-            CheckedNames::All | CheckedNames::Ever => {
-                check.suggested_names(policy, self.hint(directory.encodings))
-            }
-            CheckedNames::Suspects { in_use, used, hint } => {
-                let hint = hint.or_else(|| self.hint(directory.encodings));
-                check.suggested_names_among(policy, hint, in_use, used)
-            }
-            CheckedNames::Part(suggester) => check.suggested_names_alone(policy, suggester),
-        };
+        let repairs = self.suggest(directory, &check, checked);
         let may_change = self.waits && directory.encodings.is_some_and(EncodingGuess::needs_evidence);
         if may_change && repairs.values().any(is_decoded_by_guess) {
             return Handover::Waits;
@@ -165,6 +155,26 @@ impl<'s> DirectoryScan<'s> {
             emit(batch);
         }
         Handover::Done
+    }
+
+    /// The suggested names, by the indexes of the names.
+    fn suggest(
+        &self,
+        directory: &LocatedNames<'_>,
+        check: &DirectoryCheck<'_>,
+        checked: CheckedNames<'_>,
+    ) -> BTreeMap<usize, SuggestedName> {
+        match checked {
+            _ if !self.has_messages() || directory.in_repository => BTreeMap::new(),
+            CheckedNames::All | CheckedNames::Ever => {
+                check.suggested_names(self.policy, self.hint(directory.encodings))
+            }
+            CheckedNames::Suspects { in_use, used, hint } => {
+                let hint = hint.or_else(|| self.hint(directory.encodings));
+                check.suggested_names_among(self.policy, hint, in_use, used)
+            }
+            CheckedNames::Part(suggester) => check.suggested_names_alone(self.policy, suggester),
+        }
     }
 
     fn path_of(&self, directory: &LocatedNames<'_>) -> Arc<DirectoryPath> {

@@ -17,7 +17,7 @@ use nix::sys::stat::{UtimensatFlags, utimensat};
 use super::entry::{EntryFailure, look_up};
 use super::group::{Direction, GroupMember, RenameGroup};
 use super::history::History;
-use super::journal::{BatchDirectory, BatchEntry, JournalBatch};
+use super::journal::{BatchDirectory, BatchEntry, FailedEntry, JournalBatch};
 use super::listing::listed;
 use super::moving::Move;
 use super::original_name_xattr;
@@ -109,6 +109,27 @@ impl Executor<'_> {
             failures.reverse();
         }
         failures
+    }
+
+    /// Reports entries of a batch that failed. Returns their records, and the number of their lines in the plan.
+    pub(crate) fn report_failures(
+        &self,
+        batch: &JournalBatch,
+        failures: BatchFailures,
+        direction: Direction,
+    ) -> (Vec<FailedEntry>, u64) {
+        let mut lines = 0;
+        let report = |(at, failure): (usize, EntryFailure)| {
+            let (entry, reason) = (&batch.entries[at], failure.to_string());
+            for remaining in
+                describe_remaining(&batch.directories[entry.directory()], entry, &reason, direction)
+            {
+                lines += 1;
+                self.observer.remains(&remaining);
+            }
+            FailedEntry { entry: at, reason, again: false }
+        };
+        (failures.into_iter().map(report).collect(), lines)
     }
 
     /// Executes entries of one directory.

@@ -25,7 +25,6 @@ pub mod progress;
 pub mod propose;
 mod relink;
 pub mod roots;
-mod state_home;
 pub mod status;
 pub mod stored_plan;
 pub mod undo;

@@ -207,14 +207,14 @@ impl PlanReader<'_> {
         review: Option<&EarlierNames>,
     ) -> io::Result<bool> {
         let Some(mut large) = large else { return Ok(false) };
-        let (dir, is_first) = (large.dir.clone(), review.is_none());
+        let (dir, is_first) = (large.place.dir.clone(), review.is_none());
         let path = dir.as_os_str().as_bytes();
         let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(path)), Cow::Borrowed);
         let evidence = large.evidence(&above);
         if is_first {
-            self.found().add_counts(path, large.has_work_tree, 0);
+            self.found().add_counts(path, large.place.has_work_tree, 0);
             let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
-            self.found().add_directory(path, large.has_links, encodings)?;
+            self.found().add_directory(path, large.place.has_links, encodings)?;
         }
         let Some(evidence) = evidence else { return Ok(true) };
         let Some(lines) = self.open(path) else { return Ok(false) };
@@ -222,7 +222,7 @@ impl PlanReader<'_> {
         let mut uncertain = None;
         if is_first {
             self.found().add_counts(path, false, proposals.left_out);
-            let begin = || self.found().uncertain.begin(path, large.root_len);
+            let begin = || self.found().uncertain.begin(path, large.place.root_len);
             uncertain = proposals.is_uncertain.then(begin).transpose()?;
         }
         let take = &mut |lines: &[LineRecord]| self.found().add_lines(path, uncertain, lines);

@@ -180,7 +180,7 @@ impl PlanRoots {
         };
         let has_one_path = names.is_empty();
         drop(names);
-        match self.walk(dir, &now[begin..]).and_then(OpenPlanDir::from_fd) {
+        match open_below(&**dir, &now[begin..], self.crosses).and_then(OpenPlanDir::from_fd) {
             Ok(dir) if dir.stat.ino == ino => Ok(dir),
             failed if has_one_path => {
                 Err(failed.map_or_else(EntryFailure::Directory, |_| EntryFailure::OtherDirectory))
@@ -188,24 +188,6 @@ impl PlanRoots {
             failed => self
                 .search(dir, path, begin, ino)
                 .ok_or_else(|| failed.map_or_else(EntryFailure::Directory, |_| EntryFailure::OtherDirectory)),
-        }
-    }
-
-    fn walk(&self, root: &OpenPlanDir, path: &[u8]) -> Result<OwnedFd, Errno> {
-        let (mut rest, mut at) = (path, None::<OwnedFd>);
-        loop {
-            let piece = match rest.len() {
-                0..=MAX_PIECE => rest,
-                _ => &rest[..memchr::memrchr(b'/', &rest[..MAX_PIECE]).ok_or(Errno::ENAMETOOLONG)?],
-            };
-            let from = at.as_ref().map_or_else(|| root.as_fd(), AsFd::as_fd);
-            let fd = open::directory(from, OsStr::from_bytes(piece), self.crosses)?;
-            rest = &rest[piece.len()..];
-            if rest.is_empty() {
-                return Ok(fd);
-            }
-            rest = &rest[1..];
-            at = Some(fd);
         }
     }
 
@@ -251,6 +233,25 @@ impl PlanRoots {
             }
         }
         None
+    }
+}
+
+/// Opens the directory at `path` below `root`, without following links; with `crosses` also on another file system.
+pub(crate) fn open_below(root: &impl AsFd, path: &[u8], crosses: bool) -> Result<OwnedFd, Errno> {
+    let (mut rest, mut at) = (if path.is_empty() { b"." } else { path }, None::<OwnedFd>);
+    loop {
+        let piece = match rest.len() {
+            0..=MAX_PIECE => rest,
+            _ => &rest[..memchr::memrchr(b'/', &rest[..MAX_PIECE]).ok_or(Errno::ENAMETOOLONG)?],
+        };
+        let from = at.as_ref().map_or_else(|| root.as_fd(), AsFd::as_fd);
+        let fd = open::directory(from, OsStr::from_bytes(piece), crosses)?;
+        rest = &rest[piece.len()..];
+        if rest.is_empty() {
+            return Ok(fd);
+        }
+        rest = &rest[1..];
+        at = Some(fd);
     }
 }
 

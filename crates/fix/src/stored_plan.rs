@@ -10,6 +10,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 
+use namegate_core::name::display::display;
 use namegate_core::policy::Confidence;
 use namegate_files::signature::{self, TextKind};
 use namegate_findings::records::{RecordSorter, SortedRecords};
@@ -20,7 +21,7 @@ pub use self::renames::{DirectoryRenames, StoredDirectories};
 use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
-use super::plan::parse::ParsedBlock;
+use super::plan::parse::{ParsedBlock, quoted};
 use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_record::{LineRecord, RenameReader};
 use super::plan_table::PlanTableReader;
@@ -159,17 +160,7 @@ impl StoredPlan {
 
     /// Checks what can be checked only when the lines are sorted, and collects what the links need.
     fn check_directories(&mut self, parser: &mut PlanParser) -> io::Result<()> {
-        if self.has_contradictions()? {
-            let mut directories = self.directories()?;
-            while let Some(found) = directories.next()? {
-                let mut renames = Vec::new();
-                let _ = found.each(&mut |rename, line| {
-                    renames.push((line, rename.clone()));
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                parser.check_directory(renames.iter().map(|(line, rename)| (*line, rename)));
-            }
-        }
+        self.check_contradictions(parser)?;
         if self.retargets.is_empty() {
             return Ok(());
         }
@@ -187,7 +178,7 @@ impl StoredPlan {
             if rename.kind()? == FileKind::Symlink {
                 let link = (record.dir.to_vec(), record.name[1..].to_vec());
                 if links.contains(&link) {
-                    link_renames.insert(link, read_rename(record, None)?.0);
+                    link_renames.insert(link, read_rename(record, None)?);
                 }
             }
         }
@@ -196,25 +187,31 @@ impl StoredPlan {
         Ok(())
     }
 
-    /// Reports whether two lines rename the same entry, or have different inodes for the same directory.
-    fn has_contradictions(&self) -> io::Result<bool> {
-        let (mut dir, mut name, mut inode) = (Vec::new(), Vec::new(), None);
+    /// Finds lines that rename the same entry, or that have different inodes for the same directory.
+    fn check_contradictions(&self, parser: &mut PlanParser) -> io::Result<()> {
+        let (mut last_dir, mut last_name, mut last) = (Vec::new(), Vec::new(), None);
         let mut cursor = self.sorted.cursor()?;
         while let Some(record) = cursor.next()? {
-            let of_directory = Some(RenameReader::new(record.payload)?.directory_inode());
-            if inode.is_some() && dir == record.dir {
-                if name == record.name || inode != of_directory {
-                    return Ok(true);
+            let rename = RenameReader::new(record.payload)?;
+            let (inode, line) = (rename.directory_inode(), rename.line());
+            if let Some((last_inode, last_line)) = last.filter(|_| last_dir == record.dir) {
+                if inode != last_inode {
+                    let dir = display(record.dir);
+                    let message = format_args!("the directory {dir} has another inode in a line above");
+                    parser.fail_at::<()>(line.max(last_line), message);
                 }
-            } else {
-                dir.clear();
-                dir.extend_from_slice(record.dir);
-                inode = of_directory;
+                if record.name == last_name {
+                    let name = quoted(&record.name[1..]);
+                    parser.fail_at::<()>(line, format_args!("line {last_line} renames {name} too"));
+                }
             }
-            name.clear();
-            name.extend_from_slice(record.name);
+            for (last, now) in [(&mut last_dir, record.dir), (&mut last_name, record.name)] {
+                last.clear();
+                last.extend_from_slice(now);
+            }
+            last = Some((inode, line));
         }
-        Ok(false)
+        Ok(())
     }
 
     /// The renames, directory by directory, each before the directory that holds it.
@@ -291,18 +288,10 @@ fn read_lines(input: &mut impl BufRead, parser: &mut PlanParser, lines: &mut Pla
         }
         Ok(())
     };
-    let parse =
-        |block: LineBlock| ParsedBlock::parse(header.as_ref(), block.first, block.lines(), free_texts);
+    let parse = |block: LineBlock| ParsedBlock::parse(header.as_ref(), block.first, block.lines());
     in_order(processors().min(MAX_THREADS), read_blocks, parse, &mut |block| {
         parser.add_block(block, &mut |parsed, number| lines.add(parsed, number))
     })
-}
-
-/// Frees what only readers of the plan need, in the thread that has parsed it.
-fn free_texts(line: &mut PlanLine) {
-    if let PlanLine::Rename(rename) = line {
-        (rename.reasons, rename.reading, rename.evidence, rename.alternatives) = Default::default();
-    }
 }
 
 /// Appends a line without its line feed, and of a line with more than `room` bytes one byte more than that. Reports whether there

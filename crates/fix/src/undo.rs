@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::entry::EntryFailure;
-use super::execute::{BatchRun, Executor, describe_remaining};
+use super::execute::{BatchRun, Executor};
 use super::group::Direction;
 use super::history::History;
 use super::journal::{
@@ -74,17 +74,7 @@ pub fn undo(
             !state.has_failed(*at)
                 || !matches!(failure, EntryFailure::Gone | EntryFailure::Replaced | EntryFailure::Group)
         });
-        let mut left = Vec::with_capacity(failures.len());
-        let mut lines = 0;
-        for (at, failure) in failures {
-            let (entry, reason) = (&batch.entries[at], failure.to_string());
-            let directory = &batch.directories[entry.directory()];
-            for remaining in describe_remaining(directory, entry, &reason, direction) {
-                lines += 1;
-                observer.remains(&remaining);
-            }
-            left.push(FailedEntry { entry: at, reason, again: false });
-        }
+        let (left, lines) = executor.report_failures(&batch, failures, direction);
         tally.remaining += lines;
         tally.restored += done - lines;
         journal.push(&JournalRecord::Undone { batch: batch.number, left });

@@ -10,7 +10,7 @@ use namegate_files::json::Hex;
 use super::prepared::{PreparedBatch, max_open};
 use super::run::{ApplyOptions, ApplyTally};
 use crate::entry::{EntryFailure, free_name};
-use crate::execute::{BatchFailures, BatchRun, Executor, describe_remaining, is_alias};
+use crate::execute::{BatchFailures, BatchRun, Executor, is_alias};
 use crate::group::{Direction, GroupMember, RenameGroup};
 use crate::history::History;
 use crate::journal::{
@@ -104,7 +104,7 @@ impl<'r> BatchCommitter<'r> {
                 }
             }
             if state.done.is_none() || !failures.is_empty() {
-                let mut left = self.report_failures(&batch, &failures);
+                let mut left = self.report_failures(&batch, failures);
                 left.extend(state.done.iter().flatten().cloned());
                 self.push(&JournalRecord::Done { batch: batch.number, left });
             }
@@ -202,7 +202,7 @@ impl<'r> BatchCommitter<'r> {
                     self.again.push((Arc::new(PlanDirectory { path, inode, handle: None }), member));
                     left.push(FailedEntry { entry: failed.0, reason: failed.1.to_string(), again: true });
                 }
-                None => left.extend(self.report_failures(batch, &vec![failed])),
+                None => left.extend(self.report_failures(batch, vec![failed])),
             }
         }
         self.push(&JournalRecord::Done { batch: batch.number, left });
@@ -211,17 +211,10 @@ impl<'r> BatchCommitter<'r> {
     }
 
     /// Reports entries of a batch that failed, and returns their records.
-    fn report_failures(&mut self, batch: &JournalBatch, failures: &BatchFailures) -> Vec<FailedEntry> {
-        let report = |(at, failure): &(usize, EntryFailure)| {
-            let (entry, reason) = (&batch.entries[*at], failure.to_string());
-            let directory = &batch.directories[entry.directory()];
-            for remaining in describe_remaining(directory, entry, &reason, Direction::Apply) {
-                self.tally.remaining += 1;
-                self.executor.observer.remains(&remaining);
-            }
-            FailedEntry { entry: *at, reason, again: false }
-        };
-        failures.iter().map(report).collect()
+    fn report_failures(&mut self, batch: &JournalBatch, failures: BatchFailures) -> Vec<FailedEntry> {
+        let (left, lines) = self.executor.report_failures(batch, failures, Direction::Apply);
+        self.tally.remaining += lines;
+        left
     }
 
     /// Renames through a temporary name, in directories that treat the old and the new name as equal.

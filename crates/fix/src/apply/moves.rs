@@ -29,14 +29,14 @@ impl BatchPreparer<'_> {
         self.unsettled.clear();
         let Ok(dir) = dir else { return Ok(()) };
         let mut into = HashSet::new();
-        let _ = found.each(&mut |rename, _| {
+        let _ = found.each(&mut |rename| {
             into.extend(split(rename.new.as_bytes()).map(|(into, _)| into[0].to_vec()));
             Ok(ControlFlow::Continue(()))
         })?;
         if into.is_empty() {
             return Ok(());
         }
-        let _ = found.each(&mut |rename, _| {
+        let _ = found.each(&mut |rename| {
             let is_pending = || look_up(&**dir, &rename.old).is_ok_and(|found| found.is_some());
             for name in [&*rename.old, rename.new.as_bytes()] {
                 if into.contains(name) && rename.confidence <= self.run.options.at_least && is_pending() {

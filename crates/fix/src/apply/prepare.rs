@@ -112,7 +112,7 @@ impl<'r> BatchPreparer<'r> {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        found.each(&mut |rename, _| {
+        found.each(&mut |rename| {
             if rename.confidence > self.run.options.at_least {
                 self.leave_out(&dir, rename);
             } else if !suspects.has(rename) {
@@ -145,7 +145,7 @@ impl<'r> BatchPreparer<'r> {
             let to_do = |rename: &Rename| {
                 rename.confidence <= self.run.options.at_least && !self.is_done_before(rename)
             };
-            let given = found.each(&mut |rename, _| {
+            let given = found.each(&mut |rename| {
                 if to_do(rename) {
                     take(rename);
                 }

@@ -1,5 +1,6 @@
 //! The default directory of journals.
 
+use std::env;
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -7,15 +8,20 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{self, Path, PathBuf};
 
 use jiff::Timestamp;
-
-use crate::state_home;
+use nix::unistd::geteuid;
 
 /// The file name extension of journals.
 const EXTENSION: &str = "jsonl";
 
-/// The directory of journals: `journals` in the directory for state. `None` for a user without a home.
+/// The directory of journals: `namegate/journals` in `$XDG_STATE_HOME`, by default in `~/.local/state`; for root in `/var/lib`. `None` for a
+/// user without a home. Source: XDG Base Directory Specification.
 pub fn find() -> Option<PathBuf> {
-    Some(state_home::find()?.join("journals"))
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| match geteuid().is_root() {
+        true => Some(PathBuf::from("/var/lib")),
+        false => absolute("HOME").map(|home| home.join(".local/state")),
+    })?;
+    Some(state.join("namegate/journals"))
 }
 
 /// A path for a new journal in `dir`. Creates `dir` if it does not exist, for its owner only. File names sort by time.

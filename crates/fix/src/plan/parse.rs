@@ -85,20 +85,22 @@ pub(crate) struct ParsedBlock {
 }
 
 impl ParsedBlock {
-    /// Parses `lines` from the line number `first` on, each without its line feed, and calls `prepare` with each that has no error.
-    /// `header` is the first line, if it has no error.
+    /// Parses `lines` from the line number `first` on, each without its line feed. `header` is the first line, if it has no error. Renames
+    /// are without the fields that are only for people: this thread frees them.
     pub(crate) fn parse<'l>(
         header: Option<&PlanHeader>,
         first: usize,
         lines: impl Iterator<Item = &'l [u8]>,
-        prepare: impl Fn(&mut PlanLine),
     ) -> Self {
         let (header, line) = (header.cloned(), first - 1);
         let mut parser = PlanParser { header, has_header: true, line, ..PlanParser::default() };
         let mut found = Vec::new();
         for line in lines {
             if let Some(mut parsed) = parser.parse_alone(line) {
-                prepare(&mut parsed);
+                if let PlanLine::Rename(rename) = &mut parsed {
+                    (rename.reasons, rename.reading, rename.evidence, rename.alternatives) =
+                        Default::default();
+                }
                 found.push((parser.line, parsed));
             }
         }
@@ -226,25 +228,6 @@ impl PlanParser {
         if self.has_header { MAX_LINE_BYTES } else { MAX_HEADER_BYTES }
     }
 
-    /// Checks the renames of one directory against each other, each with its line.
-    pub(crate) fn check_directory<'r>(&mut self, renames: impl Iterator<Item = (usize, &'r Rename)>) {
-        let mut lines: Vec<(usize, &Rename)> = renames.collect();
-        let Some((_, first)) = lines.iter().min_by_key(|(line, _)| *line) else { return };
-        let first = Arc::clone(&first.directory);
-        for (line, _) in lines.iter().filter(|(_, rename)| rename.directory.inode != first.inode) {
-            self.fail_at::<()>(
-                *line,
-                format_args!("the directory {} has another inode in a line above", display(&first.path)),
-            );
-        }
-        // The renames of a stored plan are sorted by name already.
-        lines.sort_by(|a, b| a.1.old.cmp(&b.1.old).then(a.0.cmp(&b.0)));
-        for pair in lines.windows(2).filter(|pair| pair[0].1.old == pair[1].1.old) {
-            let (other, (line, rename)) = (pair[0].0, pair[1]);
-            self.fail_at::<()>(line, format_args!("line {other} renames {} too", quoted(&rename.old)));
-        }
-    }
-
     /// Ends the plan.
     ///
     /// # Errors
@@ -266,7 +249,8 @@ impl PlanParser {
         self.fail_at(self.line, message)
     }
 
-    fn fail_at<T>(&mut self, line: usize, message: impl fmt::Display) -> Option<T> {
+    /// Keeps an error in a line.
+    pub(crate) fn fail_at<T>(&mut self, line: usize, message: impl fmt::Display) -> Option<T> {
         if self.errors.len() < MAX_ERRORS {
             self.errors.push(PlanError { line, message: message.to_string() });
         } else {
@@ -420,7 +404,7 @@ impl PlanParser {
     }
 }
 
-fn quoted(name: &[u8]) -> String {
+pub(crate) fn quoted(name: &[u8]) -> String {
     format!("`{}`", cut(name))
 }
 

@@ -330,7 +330,7 @@ fn the_deepest_directory_comes_first() {
     let (mut directories, mut found) = (plan.directories().unwrap(), Vec::new());
     while let Some(of_directory) = directories.next().unwrap() {
         let mut renames = Vec::new();
-        let _ = of_directory.each(&mut |rename, _| {
+        let _ = of_directory.each(&mut |rename| {
             renames.push(rename.clone());
             Ok(ControlFlow::Continue(()))
         });
@@ -460,7 +460,7 @@ fn the_renames_of_a_large_directory_are_read_again_from_the_store() {
     let large = directories.next().unwrap().unwrap();
     for stop in [COUNT, 17_000, COUNT] {
         let mut found = Vec::new();
-        let given = large.each(&mut |rename, _| {
+        let given = large.each(&mut |rename| {
             found.push(String::from_utf8(rename.old.clone()).unwrap());
             Ok(if found.len() < stop { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         });

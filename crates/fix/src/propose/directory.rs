@@ -121,11 +121,13 @@ pub(super) struct NameProposer<'p> {
 }
 
 /// The other names of a directory, which no suggested name may equal.
-enum OtherNames<'u> {
+pub(super) enum OtherNames<'u> {
     /// The batch has them.
     InBatch,
-    /// The batch has those that matter, and more are in use.
+    /// The batch has those that may collide with each other or with suggested names. The names in use, and what is known of their
+    /// fingerprints.
     Given(&'u mut NamesInUse<'u>, FingerprintIndex<'u>),
+    /// Names are suggested without regard to them.
     Ignored,
 }
 
@@ -144,54 +146,35 @@ impl<'p> NameProposer<'p> {
         let converted = || self.converts(batch).then(|| DirectoryCheck::without_violations(&directory));
         let Some(check) = check.or_else(converted) else { return DirectoryProposals::default() };
         let evidence = match check.is_listed() {
-            true => EncodingEvidence::of_directory(batch, self.settings, earlier),
+            true => EncodingEvidence::new(self.settings, earlier, |counts| batch.guess_encodings(counts)),
             false => EncodingEvidence::default(),
         };
         self.suggest(check, batch, &Arc::new(evidence), OtherNames::InBatch)
     }
 
-    /// Suggests names for some names of a directory that was read, without regard to any other of its names.
-    pub(super) fn propose_alone<'d>(
+    /// Suggests names for some names of a directory whose encodings are known.
+    pub(super) fn propose_part<'d>(
         &self,
         batch: &'d DirectoryBatch,
         evidence: &Arc<EncodingEvidence>,
+        others: OtherNames<'_>,
     ) -> DirectoryProposals<'d>
     where
         'p: 'd,
     {
-        let mut check = self.check(batch);
-        check.collisions.clear();
-        self.suggest(check, batch, evidence, OtherNames::Ignored)
-    }
-
-    /// Suggests names for some names of a directory that was read: those that may collide with each other or with suggested names.
-    /// `in_use` gives all its names, and `used` is what is known of their fingerprints.
-    pub(super) fn propose_among<'d, 'u>(
-        &self,
-        batch: &'d DirectoryBatch,
-        evidence: &Arc<EncodingEvidence>,
-        in_use: &'u mut NamesInUse<'u>,
-        used: FingerprintIndex<'u>,
-    ) -> DirectoryProposals<'d>
-    where
-        'p: 'd,
-    {
-        self.suggest(self.check(batch), batch, evidence, OtherNames::Given(in_use, used))
+        let directory = batch.directory(&self.settings.prefix);
+        let check = self.policy.check_directory(&directory);
+        let mut check = check.unwrap_or_else(|| DirectoryCheck::without_violations(&directory));
+        if matches!(others, OtherNames::Ignored) {
+            check.collisions.clear();
+        }
+        self.suggest(check, batch, evidence, others)
     }
 
     /// Reports whether a name is converted.
     pub(super) fn converts(&self, batch: &DirectoryBatch) -> bool {
         let mut texts = batch.names.iter().filter_map(|(_, name)| std::str::from_utf8(name).ok());
         texts.any(|name| self.settings.conversion.converts(name))
-    }
-
-    fn check<'d>(&self, batch: &'d DirectoryBatch) -> DirectoryCheck<'d>
-    where
-        'p: 'd,
-    {
-        let directory = batch.directory(&self.settings.prefix);
-        let check = self.policy.check_directory(&directory);
-        check.unwrap_or_else(|| DirectoryCheck::without_violations(&directory))
     }
 
     fn suggest<'d>(

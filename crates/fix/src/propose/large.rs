@@ -6,18 +6,17 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use namegate_core::check::{HeldNames, RereadNames, SuspectNames};
-use namegate_core::name::reading::EncodingSample;
+use namegate_core::name::reading::{EncodingGuess, EncodingSample};
 use namegate_core::policy::Fingerprints;
 use namegate_findings::records::{DirectoryOrder, EntryRecord, RecordSorter};
 use namegate_scan::progress::Observer;
 use namegate_scan::source::encodings::EarlierNames;
 use namegate_scan::source::{DirectoryBatch, Parts, SiblingNames};
 
-use super::directory::NameProposer;
+use super::directory::{NameProposer, OtherNames};
 use super::line_maker::{LineMaker, LineSink};
 use super::meanings::EncodingEvidence;
 use super::spill::{LineSpill, MOST_HELD, SpilledLines, StoredLines};
@@ -28,13 +27,8 @@ use crate::plan_record::LineRecord;
 pub(super) struct LargeDirectory<'d> {
     proposer: NameProposer<'d>,
     parts: &'d mut dyn Parts,
-    pub(super) dir: PathBuf,
-    pub(super) root_len: usize,
-    /// Whether a symbolic link is among the names, or may be.
-    pub(super) has_links: bool,
-    in_repository: bool,
-    /// Whether it is the top of a Git work tree.
-    pub(super) has_work_tree: bool,
+    /// The directory without its names.
+    pub(super) place: DirectoryBatch,
     /// `None` if no name needs a line.
     suspects: Option<SuspectNames<'d>>,
     undecoded: EncodingSample,
@@ -61,8 +55,7 @@ impl<'d> LargeDirectory<'d> {
     ) -> Option<Self> {
         let prefix = &proposer.settings.prefix;
         let mut check = proposer.policy.check_in_parts();
-        let (mut undecoded, mut converts, mut has_links) = (EncodingSample::default(), false, false);
-        let (mut in_repository, mut has_work_tree, mut place) = (false, false, None);
+        let (mut undecoded, mut converts, mut place) = (EncodingSample::default(), false, None);
         parts.each(&mut |part| {
             check.add(&part.directory(prefix));
             undecoded.add_all(&part.names);
@@ -70,31 +63,21 @@ impl<'d> LargeDirectory<'d> {
                 undecoded.add_all(names);
             }
             converts = converts || proposer.converts(part);
-            has_links |= part.has_links;
-            in_repository |= part.in_repository;
-            has_work_tree |= part.has_work_tree;
             observer.checked(&part.dir, part.count as u64, 0);
-            place.get_or_insert_with(|| (part.dir.clone(), part.root_len));
+            let place = place.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
+            place.has_links |= part.has_links;
+            place.in_repository |= part.in_repository;
+            place.has_work_tree |= part.has_work_tree;
         });
-        let (dir, root_len) = place?;
         let suspects = if converts { Some(check.into_suspects()) } else { check.suspects() };
-        Some(Self {
-            proposer,
-            parts,
-            dir,
-            root_len,
-            has_links,
-            in_repository,
-            has_work_tree,
-            suspects,
-            undecoded,
-        })
+        Some(Self { proposer, parts, place: place?, suspects, undecoded })
     }
 
     /// What is known of the encodings of the names; `None` if no name needs a line.
     pub(super) fn evidence(&self, earlier: &EarlierNames) -> Option<Arc<EncodingEvidence>> {
         self.suspects.as_ref()?;
-        Some(Arc::new(EncodingEvidence::for_sample(&self.undecoded, self.proposer.settings, earlier)))
+        let guess = |counts: &_| EncodingGuess::for_sample(&self.undecoded, counts);
+        Some(Arc::new(EncodingEvidence::new(self.proposer.settings, earlier, guess)))
     }
 
     /// Makes the second pass. `has_long`: with the names whose paths are too long.
@@ -117,7 +100,8 @@ impl<'d> LargeDirectory<'d> {
             Ok(())
         };
         let propose = |piece: DirectoryBatch| {
-            let (proposals, mut stored) = (proposer.propose_alone(&piece, &evidence), StoredLines::default());
+            let proposals = proposer.propose_part(&piece, &evidence, OtherNames::Ignored);
+            let mut stored = StoredLines::default();
             if has_long {
                 lines.long_lines(&proposals).into_iter().for_each(|line| stored.push_alone(line));
             }
@@ -141,14 +125,14 @@ impl<'d> LargeDirectory<'d> {
         lines: &LineMaker<'_>,
         take: &mut LineSink<'_>,
     ) -> io::Result<u64> {
-        let Self { proposer, parts, dir, root_len, in_repository, suspects, .. } = self;
+        let Self { proposer, parts, place, suspects, .. } = self;
         let Some(mut suspects) = suspects.filter(|_| !lines.is_stopped()) else { return Ok(0) };
         let LargeProposals { lines: alone, evidence, suggested, .. } = proposals;
         let used = suspects.take_used();
-        let mut names = SpilledNames { parts, lines: &alone, dir, root_len, in_repository, failure: None };
+        let mut names = SpilledNames { parts, lines: &alone, place, failure: None };
         let mut held = HeldNames::new(&suspects, used, suggested, &mut names);
         let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
-            let proposals = proposer.propose_among(names, &evidence, in_use, used);
+            let proposals = proposer.propose_part(names, &evidence, OtherNames::Given(in_use, used));
             let mut compared = RecordSorter::new(DirectoryOrder::Bytes, MOST_HELD);
             lines.make_lines(&proposals, proposer.jobs, &mut |lines| {
                 lines.iter().try_for_each(|line| compared.push(line.in_directory(b"")))
@@ -181,9 +165,8 @@ impl<'d> LargeDirectory<'d> {
 struct SpilledNames<'c> {
     parts: &'c mut dyn Parts,
     lines: &'c SpilledLines,
-    dir: PathBuf,
-    root_len: usize,
-    in_repository: bool,
+    /// The directory without its names.
+    place: DirectoryBatch,
     /// Why the temporary file cannot be read.
     failure: Option<io::Error>,
 }
@@ -192,8 +175,8 @@ impl RereadNames for SpilledNames<'_> {
     type Batch = DirectoryBatch;
 
     fn collect(&mut self, is_held: &mut dyn FnMut(&[u8], Option<&str>) -> bool) -> Option<DirectoryBatch> {
-        let mut held = DirectoryBatch::new(self.dir.clone(), self.root_len);
-        held.in_repository = self.in_repository;
+        let mut held = DirectoryBatch::new(self.place.dir.clone(), self.place.root_len);
+        held.in_repository = self.place.in_repository;
         let read = self.lines.each(&mut |line| {
             if !line.is_long() && is_held(line.name, line.new) {
                 held.push(line.name);

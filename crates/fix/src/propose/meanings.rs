@@ -8,12 +8,11 @@ use std::sync::Arc;
 use namegate_core::name::misread::{self, Misread, Reread};
 use namegate_core::name::normalize::to_form;
 use namegate_core::name::reading::{
-    Contents, Damage, EncodingCounts, EncodingGuess, EncodingSample, has_stray_bytes, likeliest,
+    Contents, Damage, EncodingCounts, EncodingGuess, has_stray_bytes, likeliest,
 };
 use namegate_core::policy::profile::Test;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
-use namegate_scan::source::DirectoryBatch;
 use namegate_scan::source::encodings::EarlierNames;
 
 use super::directory::is_merge_rule;
@@ -47,25 +46,8 @@ pub(super) struct EncodingEvidence {
 }
 
 impl EncodingEvidence {
-    /// The evidence of the names of a directory and of `earlier` names.
-    pub(super) fn of_directory(
-        batch: &DirectoryBatch,
-        settings: &PlanSettings,
-        earlier: &EarlierNames,
-    ) -> Self {
-        Self::new(settings, earlier, |counts| batch.guess_encodings(counts))
-    }
-
-    /// [`EncodingEvidence::of_directory`] for a directory that is not held.
-    pub(super) fn for_sample(
-        sample: &EncodingSample,
-        settings: &PlanSettings,
-        earlier: &EarlierNames,
-    ) -> Self {
-        Self::new(settings, earlier, |counts| EncodingGuess::for_sample(sample, counts))
-    }
-
-    fn new(
+    /// The evidence of `earlier` names, and of those of the directory: `guess` guesses their encodings.
+    pub(super) fn new(
         settings: &PlanSettings,
         earlier: &EarlierNames,
         guess: impl FnOnce(&EncodingCounts) -> Option<EncodingGuess>,

@@ -16,7 +16,7 @@ use namegate_scan::source::scope::Exclude;
 use namegate_scan::source::tree::read_directory;
 use namegate_sys::directory::RawDirEntry;
 use namegate_sys::handle;
-use namegate_sys::open::again;
+use namegate_sys::open::{again, beneath};
 use namegate_sys::stat;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
@@ -26,9 +26,7 @@ use crate::entry::{EntryFailure, birth};
 use crate::listing::for_each_entry;
 use crate::moving::count_missing;
 use crate::plan::{FileHandle, FileKind, PlanDirectory, PlanRoot, SeenEntry, components, is_within, path_in};
-
-/// Longer paths are opened in pieces: the kernel accepts 4,095 bytes.
-const MAX_PIECE: usize = 4000;
+use crate::roots::open_below;
 
 #[derive(Debug)]
 pub(super) struct RootSet {
@@ -124,17 +122,14 @@ impl RootSet {
     /// # Errors
     /// As openat2(2); ELOOP if a component is a symbolic link now.
     pub(super) fn open_directory(&self, dir: &[u8]) -> Result<OpenedDirectory, Errno> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
         for place in &self.roots {
             let Some(root) = place.opened.as_ref().filter(|_| is_within(dir, &place.root.path)) else {
                 continue;
             };
-            let skipped = components(&place.root.path).count();
-            let below: Vec<&[u8]> = components(dir).skip(skipped).collect();
-            return OpenedDirectory::from_fd(beneath(root, &below, flags)?);
+            return OpenedDirectory::from_fd(open_below(root, &below(dir, &place.root.path), true)?);
         }
         let how = OpenHow::new()
-            .flags(flags | OFlag::O_CLOEXEC)
+            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         OpenedDirectory::from_fd(openat2(AT_FDCWD, OsStr::from_bytes(dir), how)?)
     }
@@ -192,8 +187,13 @@ impl ReadRoot {
     /// The entry at `path`, a real path within this root; `None` if it cannot be read.
     pub(super) fn look_up(&self, path: &[u8]) -> Option<TargetEntry> {
         let root = self.opened.as_ref()?;
-        let below: Vec<&[u8]> = components(path).skip(components(&self.real).count()).collect();
-        let fd = beneath(root, &below, OFlag::O_PATH | OFlag::O_NOFOLLOW).ok()?;
+        let below = below(path, &self.real);
+        let (above, name) = match memchr::memrchr(b'/', &below) {
+            Some(at) => (&below[..at], &below[at + 1..]),
+            None => (&b""[..], if below.is_empty() { &b"."[..] } else { &below }),
+        };
+        let dir = open_below(root, above, true).ok()?;
+        let fd = beneath(&dir, OsStr::from_bytes(name), OFlag::O_PATH, Mode::empty()).ok()?;
         let stat = fstat(&fd).ok()?;
         match FileKind::from_mode(stat.st_mode)? {
             FileKind::Directory => Some(TargetEntry::Directory),
@@ -209,28 +209,9 @@ impl ReadRoot {
     }
 }
 
-/// Opens the entry at the path `below` from `dir`, without following links.
-fn beneath(dir: &OwnedFd, below: &[&[u8]], flags: OFlag) -> Result<OwnedFd, Errno> {
-    let how = |flags: OFlag| {
-        OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(
-            ResolveFlag::RESOLVE_BENEATH
-                | ResolveFlag::RESOLVE_NO_SYMLINKS
-                | ResolveFlag::RESOLVE_NO_MAGICLINKS,
-        )
-    };
-    let mut from: Option<OwnedFd> = None;
-    let mut piece = b".".to_vec();
-    for name in below {
-        if piece.len() + 1 + name.len() > MAX_PIECE {
-            let way = how(OFlag::O_PATH | OFlag::O_DIRECTORY);
-            from = Some(openat2(from.as_ref().unwrap_or(dir), OsStr::from_bytes(&piece), way)?);
-            piece = b".".to_vec();
-        }
-        piece.push(b'/');
-        piece.extend_from_slice(name);
-    }
-    // The last component may be a link, which is opened itself: `RESOLVE_NO_SYMLINKS` permits that with these two flags.
-    openat2(from.as_ref().unwrap_or(dir), OsStr::from_bytes(&piece), how(flags))
+/// The components of `path` after those of `above`.
+fn below(path: &[u8], above: &[u8]) -> Vec<u8> {
+    components(path).skip(components(above).count()).collect::<Vec<_>>().join(&b'/')
 }
 
 impl OpenedDirectory {

@@ -36,7 +36,7 @@ fn policy(profiles: &[&str], form: Option<namegate_core::name::normalize::Form>)
     config.policy().unwrap()
 }
 
-fn request(paths: &[&Path]) -> PlanRequest {
+pub(super) fn request(paths: &[&Path]) -> PlanRequest {
     PlanRequest {
         paths: paths.iter().map(|path| path.to_path_buf()).collect(),
         exclude: Exclude::default(),
@@ -58,7 +58,7 @@ fn planned(request: &PlanRequest, policy: &Policy, settings: &PlanSettings) -> (
     (draft, retargets)
 }
 
-fn path_of(bytes: &[u8]) -> &Path {
+pub(super) fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 

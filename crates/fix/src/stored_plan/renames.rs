@@ -23,14 +23,14 @@ pub struct StoredDirectories<'p> {
 /// The renames of one directory, by old name; without the fields that are only for the reader.
 pub struct DirectoryRenames<'p> {
     pub directory: Arc<PlanDirectory>,
-    /// The first ones, with their lines.
-    held: Vec<(Rename, usize)>,
+    /// The first ones.
+    held: Vec<Rename>,
     /// A cursor at the first of the others, if there are any.
     rest: Option<RecordCursor<'p>>,
 }
 
-/// Takes a rename and its line. Breaks to see no other.
-type RenameSink<'s> = dyn FnMut(&Rename, usize) -> io::Result<ControlFlow<()>> + 's;
+/// Takes a rename. Breaks to see no other.
+type RenameSink<'s> = dyn FnMut(&Rename) -> io::Result<ControlFlow<()>> + 's;
 
 impl<'p> StoredDirectories<'p> {
     pub(super) fn new(cursor: RecordCursor<'p>) -> Self {
@@ -49,10 +49,10 @@ impl<'p> StoredDirectories<'p> {
             }
         }
         let Some(record) = self.cursor.record() else { return Ok(None) };
-        let (first, line) = read_rename(record, None)?;
+        let first = read_rename(record, None)?;
         let directory = Arc::clone(&first.directory);
         self.last = Some(Arc::clone(&directory));
-        let mut held = vec![(first, line)];
+        let mut held = vec![first];
         loop {
             self.cursor.advance()?;
             match self.cursor.record().filter(|record| record.dir == directory.path) {
@@ -69,18 +69,17 @@ impl<'p> StoredDirectories<'p> {
 }
 
 impl DirectoryRenames<'_> {
-    /// Gives each rename to `take`, with its line, in the same order each time.
+    /// Gives each rename to `take`, in the same order each time.
     pub fn each(&self, take: &mut RenameSink<'_>) -> io::Result<ControlFlow<()>> {
-        for (rename, line) in &self.held {
-            if take(rename, *line)?.is_break() {
+        for rename in &self.held {
+            if take(rename)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         let Some(rest) = &self.rest else { return Ok(ControlFlow::Continue(())) };
         let mut rest = rest.fork();
         while let Some(record) = rest.record().filter(|record| record.dir == self.directory.path) {
-            let (rename, line) = read_rename(record, Some(&self.directory))?;
-            if take(&rename, line)?.is_break() {
+            if take(&read_rename(record, Some(&self.directory))?)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             rest.advance()?;
@@ -89,11 +88,7 @@ impl DirectoryRenames<'_> {
     }
 }
 
-/// Reads a rename, with its line; `last` is the directory of the record before.
-pub(super) fn read_rename(
-    record: EntryRecord<'_>,
-    last: Option<&Arc<PlanDirectory>>,
-) -> io::Result<(Rename, usize)> {
-    let reader = RenameReader::new(record.payload)?;
-    Ok((reader.rename(record, last)?, reader.line()))
+/// Reads a rename; `last` is the directory of the record before.
+pub(super) fn read_rename(record: EntryRecord<'_>, last: Option<&Arc<PlanDirectory>>) -> io::Result<Rename> {
+    RenameReader::new(record.payload)?.rename(record, last)
 }

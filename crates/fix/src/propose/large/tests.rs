@@ -1,7 +1,5 @@
-use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -18,6 +16,7 @@ use proptest::prelude::*;
 use super::super::conversion::NameConversion;
 use super::super::map::CharMap;
 use super::super::root_set::RootSet;
+use super::super::tests::{self, path_of as path};
 use super::super::{PlanDraft, PlanReader, PlanSettings, TreeFindings, propose};
 use super::*;
 use crate::propose::PlanRequest;
@@ -52,13 +51,8 @@ impl Parts for SmallParts {
 }
 
 fn request(root: &Path, exclude: &[&str]) -> PlanRequest {
-    PlanRequest {
-        paths: vec![root.to_path_buf()],
-        exclude: Exclude::new(exclude.iter().copied()).unwrap(),
-        max_depth: usize::MAX,
-        crosses_file_systems: false,
-        jobs: 2,
-    }
+    let exclude = Exclude::new(exclude.iter().copied()).unwrap();
+    PlanRequest { exclude, ..tests::request(&[root]) }
 }
 
 /// The lines of the plan if each directory is handed over in parts of `len` names.
@@ -97,10 +91,6 @@ fn finished(mut draft: PlanDraft, policy: &Policy, settings: &PlanSettings) -> V
     };
     lines.extend(retargets.iter().map(|retarget| format!("{retarget:?}")));
     lines
-}
-
-fn path(bytes: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(bytes))
 }
 
 /// Names that compete for the same suggested names, such as collide, and others.
