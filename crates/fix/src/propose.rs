@@ -23,8 +23,8 @@ mod settings;
 mod spill;
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
@@ -39,16 +39,16 @@ use namegate_scan::progress::{NoProgress, Observer};
 use namegate_scan::source::encodings::{EarlierNames, TreeEncodings};
 use namegate_scan::source::scope::{Exclude, Scope};
 use namegate_scan::source::tree::Tree;
-use namegate_scan::source::{DirectoryBatch, Source, SourceEvent};
+use namegate_scan::source::{DirectoryBatch, Parts, Source, SourceEvent};
 use parking_lot::Mutex;
 
 use self::directory::NameProposer;
 pub use self::draft::{DirectoryPlan, DraftCounts, PlanDraft};
 use self::large::LargeDirectory;
-use self::line_maker::LineMaker;
+use self::line_maker::{LineMaker, report_unopened};
 use self::root_set::RootSet;
 pub use self::settings::PlanSettings;
-use crate::plan_record::{LineRecord, tag};
+use crate::plan_record::LineRecord;
 
 /// The trees to read.
 #[derive(Debug)]
@@ -88,8 +88,8 @@ pub fn propose(
         root_set: &root_set,
         found: Mutex::default(),
     };
-    tree.read(&|event| reader.handle(event));
-    reader.review_encodings(&request.exclude)?;
+    tree.read(&|event| reader.handle(event, None));
+    reader.review_encodings(&request.exclude);
     let TreeFindings { lines, linked, left_out, mut work_trees, failure, .. } = reader.found.into_inner();
     if let Some(failure) = failure {
         return Err(failure);
@@ -107,8 +107,7 @@ struct TreeFindings {
     /// The directories with symbolic links.
     linked: RecordSorter,
     encodings: TreeEncodings,
-    /// Directories with guesses.
-    uncertain: UncertainDirectories,
+    uncertain: Vec<UncertainDirectory>,
     /// The number of names that get no new name because the targets only advise against them.
     left_out: u64,
     /// The tops of Git work trees.
@@ -117,19 +116,14 @@ struct TreeFindings {
     failure: Option<io::Error>,
 }
 
-/// Directories whose guesses may change when the names of the whole tree are known. A directory with the name of a root may
-/// come a second time with a tree.
-#[derive(Default)]
-struct UncertainDirectories {
-    /// The lines, and before them the directory itself. A number distinguishes directories with one path.
-    records: RecordSorter,
-    count: u64,
-    /// The batches of the names of roots, by number. Other directories are read again.
-    singles: HashMap<u64, DirectoryBatch>,
+/// A directory whose guesses may change when the names of the whole tree are known: it has no lines until then.
+struct UncertainDirectory {
+    dir: Vec<u8>,
+    /// The number of bytes of its path that are those of the root.
+    root_len: usize,
+    /// The name of a root. Other directories are read again.
+    single: Option<DirectoryBatch>,
 }
-
-/// The key of an uncertain directory itself.
-const UNCERTAIN: u8 = b'A';
 
 struct PlanReader<'r> {
     proposer: NameProposer<'r>,
@@ -139,14 +133,12 @@ struct PlanReader<'r> {
 }
 
 impl PlanReader<'_> {
-    fn handle(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
+    /// Plans a directory. In a review, `review` are the other names of the tree.
+    fn handle(&self, event: SourceEvent<'_>, review: Option<&EarlierNames>) -> ControlFlow<()> {
         let mut result = Ok(());
         match event {
-            SourceEvent::Directory(batch) => result = self.plan(batch, None).map(drop),
-            SourceEvent::Large(parts) => {
-                let large = LargeDirectory::survey(self.proposer, parts, self.observer);
-                result = self.plan_large(large, None).map(drop);
-            }
+            SourceEvent::Directory(batch) => result = self.plan(batch, review),
+            SourceEvent::Large(parts) => result = self.plan_large(parts, review),
             SourceEvent::Fault(fault) | SourceEvent::RepeatedFault(fault, _) => self.observer.problem(&fault),
             // Plans are for trees, which have no history.
             SourceEvent::Vanished
@@ -165,127 +157,98 @@ impl PlanReader<'_> {
         self.found.lock()
     }
 
-    /// Plans a directory. `review` are the other names of the tree if it was planned before. Reports whether the directory could be read.
-    fn plan(&self, batch: DirectoryBatch, review: Option<&EarlierNames>) -> io::Result<bool> {
+    fn plan(&self, batch: DirectoryBatch, review: Option<&EarlierNames>) -> io::Result<()> {
         let dir = batch.dir.as_os_str().as_bytes();
         let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(dir)), Cow::Borrowed);
         let proposals = self.proposer.propose(&batch, &above);
-        let mut uncertain = None;
+        let count = proposals.count();
         if review.is_none() {
-            let count = proposals.count();
             self.observer.checked(&batch.dir, batch.count as u64, count as u64);
             self.found().add_counts(dir, batch.has_work_tree, proposals.left_out);
             // A directory that was listed for the name of a root has links outside of the request.
-            let is_linked = batch.has_links && batch.is_whole();
-            let has_lines = count > 0 || proposals.long().next().is_some();
-            if is_linked || has_lines || proposals.encodings().is_some() {
-                self.found().add_directory(dir, is_linked, proposals.encodings())?;
-                let begin = || self.found().uncertain.begin(dir, batch.root_len);
-                uncertain = proposals.is_uncertain.then(begin).transpose()?;
-            }
-            if !has_lines {
-                return Ok(true);
+            self.found().add_directory(dir, batch.has_links && batch.is_whole(), proposals.encodings())?;
+            if proposals.is_uncertain {
+                let (dir, root_len, is_whole) = (dir.to_vec(), batch.root_len, batch.is_whole());
+                drop(proposals);
+                let single = Some(batch).filter(|_| !is_whole);
+                self.found().uncertain.push(UncertainDirectory { dir, root_len, single });
+                return Ok(());
             }
         }
-        let Some(lines) = self.open(dir) else { return Ok(false) };
-        let mut take = |lines: &[LineRecord]| self.found().add_lines(dir, uncertain, lines);
-        if review.is_none() {
-            take(&lines.long_lines(&proposals))?;
+        if count == 0 && proposals.long().next().is_none() {
+            return Ok(());
         }
-        lines.make_lines(&proposals, self.proposer.jobs, &mut take)?;
-        drop(proposals);
-        if let Some(number) = uncertain.filter(|_| !batch.is_whole()) {
-            self.found().uncertain.singles.insert(number, batch);
-        }
-        Ok(true)
+        let Some(lines) = LineMaker::open(self.root_set, dir, self.observer) else { return Ok(()) };
+        let mut take = |lines: &[LineRecord]| self.found().add_lines(dir, lines);
+        take(&lines.long_lines(&proposals))?;
+        lines.make_lines(&proposals, self.proposer.jobs, &mut take)
     }
 
-    /// [`PlanReader::plan`] for a directory that comes in parts; `None` if it can no longer be read.
-    fn plan_large(
-        &self,
-        large: Option<LargeDirectory<'_>>,
-        review: Option<&EarlierNames>,
-    ) -> io::Result<bool> {
-        let Some(mut large) = large else { return Ok(false) };
-        let (dir, is_first) = (large.place.dir.clone(), review.is_none());
-        let path = dir.as_os_str().as_bytes();
-        let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(path)), Cow::Borrowed);
+    /// [`PlanReader::plan`] for a directory that comes in parts.
+    fn plan_large(&self, parts: &mut dyn Parts, review: Option<&EarlierNames>) -> io::Result<()> {
+        let observer = if review.is_none() { self.observer } else { &NoProgress };
+        let Some(mut large) = LargeDirectory::survey(self.proposer, parts, observer) else { return Ok(()) };
+        let (path, root_len) = (large.place.dir.clone(), large.place.root_len);
+        let dir = path.as_os_str().as_bytes();
+        let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(dir)), Cow::Borrowed);
         let evidence = large.evidence(&above);
-        if is_first {
-            self.found().add_counts(path, large.place.has_work_tree, 0);
+        if review.is_none() {
+            self.found().add_counts(dir, large.place.has_work_tree, 0);
             let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
-            self.found().add_directory(path, large.place.has_links, encodings)?;
+            self.found().add_directory(dir, large.place.has_links, encodings)?;
         }
-        let Some(evidence) = evidence else { return Ok(true) };
-        let Some(lines) = self.open(path) else { return Ok(false) };
-        let proposals = large.propose(evidence, is_first, &lines)?;
-        let mut uncertain = None;
-        if is_first {
-            self.found().add_counts(path, false, proposals.left_out);
-            let begin = || self.found().uncertain.begin(path, large.place.root_len);
-            uncertain = proposals.is_uncertain.then(begin).transpose()?;
-        }
-        let take = &mut |lines: &[LineRecord]| self.found().add_lines(path, uncertain, lines);
-        let count = large.write(proposals, &lines, take)?;
-        if is_first {
-            self.observer.checked(&dir, 0, count);
-        }
-        Ok(true)
-    }
-
-    fn open(&self, dir: &[u8]) -> Option<LineMaker<'_>> {
-        LineMaker::open(self.root_set, dir, self.observer)
-    }
-
-    /// Checks the directories with guesses again, with the other names of the tree as evidence.
-    fn review_encodings(&self, exclude: &Exclude) -> io::Result<()> {
-        let (UncertainDirectories { records, mut singles, .. }, encodings) = {
-            let mut found = self.found();
-            (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.encodings))
-        };
-        let records = records.finish()?;
-        let mut cursor = records.cursor()?;
-        let mut is_reviewed = false;
-        while !self.observer.is_stopped() {
-            cursor.advance()?;
-            let Some(EntryRecord { dir, name, payload }) = cursor.record() else { break };
-            let (number, key) = name.split_first_chunk().unwrap_or((&[0; 8], b""));
-            if key == [UNCERTAIN] {
-                let root_len = payload.first_chunk().map_or(0, |len| u64::from_le_bytes(*len)) as usize;
-                let single = singles.remove(&u64::from_be_bytes(*number));
-                is_reviewed = match (encodings.elsewhere(dir), single) {
-                    (None, _) => false,
-                    (Some(earlier), Some(batch)) => self.plan(batch, Some(&earlier))?,
-                    (Some(earlier), None) => self.review_directory(dir, root_len, exclude, &earlier)?,
-                };
-            } else if !is_reviewed || key.first() == Some(&tag::LONG) {
-                self.found().lines.push(EntryRecord { dir, name: key, payload })?;
+        let Some(evidence) = evidence else { return Ok(()) };
+        let Some(lines) = LineMaker::open(self.root_set, dir, self.observer) else { return Ok(()) };
+        let proposals = large.propose(evidence, &lines)?;
+        if review.is_none() {
+            self.found().add_counts(dir, false, proposals.left_out);
+            if proposals.is_uncertain {
+                let uncertain = UncertainDirectory { dir: dir.to_vec(), root_len, single: None };
+                self.found().uncertain.push(uncertain);
+                return Ok(());
             }
         }
+        let count = large.write(proposals, &lines, &mut |lines| self.found().add_lines(dir, lines))?;
+        observer.checked(&path, 0, count);
         Ok(())
     }
 
-    /// Reads an uncertain directory again, and adds the lines that it has with `earlier` names as evidence. Reports whether it could be read: if
-    /// not, it keeps its first suggestions.
+    /// Plans the directories with guesses, with the other names of the tree as evidence.
+    fn review_encodings(&self, exclude: &Exclude) {
+        let (uncertain, encodings) = {
+            let mut found = self.found();
+            (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.encodings))
+        };
+        for UncertainDirectory { dir, root_len, single } in uncertain {
+            let earlier = encodings.elsewhere(&dir).unwrap_or_default();
+            let answer = match single {
+                Some(batch) => self.handle(SourceEvent::Directory(batch), Some(&earlier)),
+                None => self.review_directory(&dir, root_len, exclude, &earlier),
+            };
+            if answer.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Reads an uncertain directory again, and plans it with `earlier` names as evidence.
     fn review_directory(
         &self,
         dir: &[u8],
         root_len: usize,
         exclude: &Exclude,
         earlier: &EarlierNames,
-    ) -> io::Result<bool> {
-        let (has_fault, reviewed) = (Cell::new(false), RefCell::new(Ok(false)));
-        let opened = self.root_set.read_again(dir, root_len, exclude, &|event| match event {
-            SourceEvent::Directory(batch) if !has_fault.get() => {
-                *reviewed.borrow_mut() = self.plan(batch, Some(earlier));
+    ) -> ControlFlow<()> {
+        let answer = Cell::new(ControlFlow::Continue(()));
+        let read = self.root_set.read_again(dir, root_len, exclude, &|event| {
+            if answer.get().is_continue() {
+                answer.set(self.handle(event, Some(earlier)));
             }
-            SourceEvent::Large(parts) => {
-                let large = LargeDirectory::survey(self.proposer, parts, &NoProgress);
-                *reviewed.borrow_mut() = self.plan_large(large.filter(|_| !has_fault.get()), Some(earlier));
-            }
-            _ => has_fault.set(true),
         });
-        if opened.is_err() { Ok(false) } else { reviewed.into_inner() }
+        if let Err(error) = read {
+            report_unopened(dir, error, self.observer);
+        }
+        answer.get()
     }
 }
 
@@ -314,31 +277,9 @@ impl TreeFindings {
         }
     }
 
-    /// Adds lines of a directory. `uncertain` is its number, if it is uncertain.
-    fn add_lines(&mut self, dir: &[u8], uncertain: Option<u64>, lines: &[LineRecord]) -> io::Result<()> {
-        let Self { lines: certain, uncertain: others, .. } = self;
-        lines.iter().try_for_each(|line| match uncertain {
-            Some(number) => {
-                let name = &*UncertainDirectories::key(number, &line.key);
-                others.records.push(EntryRecord { dir, name, payload: &line.payload })
-            }
-            None => certain.push(line.in_directory(dir)),
-        })
-    }
-}
-
-impl UncertainDirectories {
-    /// Begins a directory, and returns its number.
-    fn begin(&mut self, dir: &[u8], root_len: usize) -> io::Result<u64> {
-        let number = self.count;
-        self.count += 1;
-        let payload = (root_len as u64).to_le_bytes();
-        self.records.push(EntryRecord { dir, name: &Self::key(number, &[UNCERTAIN]), payload: &payload })?;
-        Ok(number)
-    }
-
-    fn key(number: u64, rest: &[u8]) -> Vec<u8> {
-        [&number.to_be_bytes()[..], rest].concat()
+    /// Adds lines of a directory.
+    fn add_lines(&mut self, dir: &[u8], lines: &[LineRecord]) -> io::Result<()> {
+        lines.iter().try_for_each(|line| self.lines.push(line.in_directory(dir)))
     }
 }
 

@@ -80,11 +80,10 @@ impl<'d> LargeDirectory<'d> {
         Some(Arc::new(EncodingEvidence::new(self.proposer.settings, earlier, guess)))
     }
 
-    /// Makes the second pass. `has_long`: with the names whose paths are too long.
+    /// Makes the second pass.
     pub(super) fn propose(
         &mut self,
         evidence: Arc<EncodingEvidence>,
-        has_long: bool,
         lines: &LineMaker<'_>,
     ) -> io::Result<LargeProposals<'d>> {
         let Self { proposer, parts, suspects, .. } = self;
@@ -102,9 +101,7 @@ impl<'d> LargeDirectory<'d> {
         let propose = |piece: DirectoryBatch| {
             let proposals = proposer.propose_part(&piece, &evidence, OtherNames::Ignored);
             let mut stored = StoredLines::default();
-            if has_long {
-                lines.long_lines(&proposals).into_iter().for_each(|line| stored.push_alone(line));
-            }
+            lines.long_lines(&proposals).into_iter().for_each(|line| stored.push_alone(line));
             stored.add(&proposals, 0..proposals.len(), &is_alike, lines);
             (stored, proposals.is_uncertain, proposals.left_out)
         };

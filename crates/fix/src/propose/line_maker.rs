@@ -37,12 +37,9 @@ pub(super) struct LineMaker<'r> {
 impl<'r> LineMaker<'r> {
     /// Opens the directory `dir`; `None` if that fails, which is reported unless the directory is gone.
     pub(super) fn open(root_set: &RootSet, dir: &[u8], observer: &'r dyn Observer) -> Option<Self> {
-        let report = |attempt, error| {
-            let path = PathBuf::from(OsStr::from_bytes(dir));
-            observer.problem(&Fault { path, attempt, error });
-        };
         if dir.len() > MAX_PATH_BYTES {
-            report("plan renames in", io::Error::other("the path is too long for a plan"));
+            let error = io::Error::other("the path is too long for a plan");
+            report(dir, "plan renames in", error, observer);
             return None;
         }
         match root_set.open_directory(dir) {
@@ -50,10 +47,8 @@ impl<'r> LineMaker<'r> {
                 let directory = Arc::new(opened.describe(dir));
                 Some(Self { opened, directory, observer })
             }
-            // It was removed or replaced.
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => None,
             Err(error) => {
-                report("open the directory", error.into());
+                report_unopened(dir, error, observer);
                 None
             }
         }
@@ -99,11 +94,21 @@ impl<'r> LineMaker<'r> {
             Ok(None) => Some(Err("a file system is mounted on it; unmount it first".to_owned())),
             Err(Errno::ENOENT) => None,
             Err(error) => {
-                let path = PathBuf::from(OsStr::from_bytes(&path_in(&self.directory.path, name)));
-                let attempt = "read the metadata of";
-                self.observer.problem(&Fault { path, attempt, error: error.into() });
+                let path = path_in(&self.directory.path, name);
+                report(&path, "read the metadata of", error.into(), self.observer);
                 None
             }
         }
     }
+}
+
+/// Reports that the directory `dir` cannot be opened, unless it was removed or replaced.
+pub(super) fn report_unopened(dir: &[u8], error: Errno, observer: &dyn Observer) {
+    if !matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) {
+        report(dir, "open the directory", error.into(), observer);
+    }
+}
+
+pub(super) fn report(path: &[u8], attempt: &'static str, error: io::Error, observer: &dyn Observer) {
+    observer.problem(&Fault { path: PathBuf::from(OsStr::from_bytes(path)), attempt, error });
 }

@@ -10,15 +10,15 @@ use std::hash::BuildHasher;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use namegate_scan::progress::Observer;
-use namegate_scan::source::Fault;
 use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 
 use super::draft::PlanDraft;
+use super::line_maker::report;
 use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry};
 use crate::plan::{FileKind, Retarget, TargetPart, components, is_within, path_in, replace_components};
 
@@ -48,11 +48,7 @@ impl PlanDraft {
                 Ok(retargets) => found.extend(retargets),
                 // It was removed meanwhile.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
-                Err(error) => observer.problem(&Fault {
-                    path: PathBuf::from(OsStr::from_bytes(dir)),
-                    attempt: "find symbolic links in",
-                    error: io::Error::from(error),
-                }),
+                Err(error) => report(dir, "find symbolic links in", error.into(), observer),
             }
             if let Some(failure) = search.failure.take() {
                 return Err(failure);

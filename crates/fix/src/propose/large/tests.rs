@@ -67,11 +67,11 @@ fn in_parts(request: &PlanRequest, policy: &Policy, settings: &PlanSettings, len
     };
     Tree::new(root_set.paths(), scope, 1).read(&|event| match event {
         SourceEvent::Directory(batch) if batch.is_whole() && batch.count > 0 => {
-            reader.handle(SourceEvent::Large(&mut SmallParts::new(batch, len)))
+            reader.handle(SourceEvent::Large(&mut SmallParts::new(batch, len)), None)
         }
-        event => reader.handle(event),
+        event => reader.handle(event, None),
     });
-    reader.review_encodings(&request.exclude).unwrap();
+    reader.review_encodings(&request.exclude);
     let TreeFindings { lines, linked, failure, .. } = reader.found.into_inner();
     assert!(failure.is_none(), "{failure:?}");
     let (lines, linked) = (lines.finish().unwrap(), linked.finish().unwrap());
