@@ -188,14 +188,14 @@ impl PlanReader<'_> {
     fn plan_large(&self, parts: &mut dyn Parts, review: Option<&EarlierNames>) -> io::Result<()> {
         let observer = if review.is_none() { self.observer } else { &NoProgress };
         let Some(mut large) = LargeDirectory::survey(self.proposer, parts, observer) else { return Ok(()) };
-        let (path, root_len) = (large.place.dir.clone(), large.place.root_len);
+        let (path, root_len) = (large.directory.dir.clone(), large.directory.root_len);
         let dir = path.as_os_str().as_bytes();
         let above = review.map_or_else(|| Cow::Owned(self.found().encodings.above(dir)), Cow::Borrowed);
         let evidence = large.evidence(&above);
         if review.is_none() {
-            self.found().add_counts(dir, large.place.has_work_tree, 0);
+            self.found().add_counts(dir, large.directory.has_work_tree, 0);
             let encodings = evidence.as_ref().and_then(|evidence| evidence.counts());
-            self.found().add_directory(dir, large.place.has_links, encodings)?;
+            self.found().add_directory(dir, large.directory.has_links, encodings)?;
         }
         let Some(evidence) = evidence else { return Ok(()) };
         let Some(lines) = LineMaker::open(self.root_set, dir, self.observer) else { return Ok(()) };

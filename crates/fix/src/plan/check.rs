@@ -58,6 +58,30 @@ pub fn check_renames(policy: Option<&Policy>, listing: &[&[u8]], renames: &[&Ren
     conflicts.filter_map(|(at, why)| Some(RenameConflict { at, why: why? })).collect()
 }
 
+/// The names that the target would merge with another one, with errors: the index of each, and that of the other one.
+pub(crate) fn find_merged(policy: &Policy, names: &[&[u8]]) -> Vec<(usize, usize)> {
+    let Some(mut fingerprints) = policy.fingerprints() else { return Vec::new() };
+    names.iter().for_each(|name| fingerprints.add(name));
+    let shared = fingerprints.shared();
+    let mut merged = Vec::new();
+    if shared.is_empty() {
+        return merged;
+    }
+    for collision in shared.collisions(names) {
+        let violation = collision.violations[0];
+        if is_merge_rule(violation.rule) && violation.severity == Severity::Error {
+            let other = |at: usize| collision.members.iter().copied().find(|&other| other != at);
+            merged.extend(collision.members.iter().filter_map(|&at| Some((at, other(at)?))));
+        }
+    }
+    merged
+}
+
+/// Reports whether the rule is about names that the target merges, and not only about similar names.
+pub(crate) const fn is_merge_rule(rule: RuleId) -> bool {
+    matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
+}
+
 /// Checks a new name by itself; returns why it is impossible.
 pub(crate) fn check_new_name(policy: Option<&Policy>, rename: &Rename) -> Option<String> {
     let (old, new) = (&rename.old, rename.new.as_bytes());
@@ -155,31 +179,17 @@ impl<'c> RenameCheck<'c> {
     /// Finds new names that the target would merge with another name; reports whether there are any.
     fn check_merged(&mut self) -> bool {
         let Some(policy) = self.policy else { return false };
-        let Some(mut fingerprints) = policy.fingerprints() else { return false };
         let moving: HashSet<&[u8]> = self.possible().map(|(_, rename)| &*rename.old).collect();
         let staying = self.listing.iter().copied().filter(|name| !moving.contains(name));
         let mut names: Vec<(&[u8], Option<usize>)> = staying.map(|name| (name, None)).collect();
         names.extend(self.possible().map(|(at, rename)| (rename.new.as_bytes(), Some(at))));
         let only: Vec<&[u8]> = names.iter().map(|(name, _)| *name).collect();
-        only.iter().for_each(|name| fingerprints.add(name));
-        let shared = fingerprints.shared();
-        if shared.is_empty() {
-            return false;
-        }
         let mut found = false;
-        for collision in shared.collisions(&only) {
-            let violation = collision.violations[0];
-            let merges = matches!(violation.rule, RuleId::CollisionNormalization | RuleId::CollisionCase);
-            if !merges || violation.severity != Severity::Error {
-                continue;
-            }
-            for &member in &collision.members {
-                let Some(at) = names[member].1 else { continue };
-                let other = collision.members.iter().find(|&&other| other != member);
-                let other = other.map_or(Default::default(), |&other| display(only[other]).to_string());
-                self.add(at, || format!("the target cannot tell the new name and {other} apart"));
-                found = true;
-            }
+        for (member, other) in find_merged(policy, &only) {
+            let Some(at) = names[member].1 else { continue };
+            let other = display(only[other]);
+            self.add(at, || format!("the target cannot tell the new name and {other} apart"));
+            found = true;
         }
         found
     }

@@ -13,7 +13,7 @@ pub struct IdSet {
 }
 
 impl IdSet {
-    const fn place(id: u64) -> (usize, u64) {
+    const fn bit_of(id: u64) -> (usize, u64) {
         ((id / 64) as usize, 1 << (id % 64))
     }
 
@@ -22,7 +22,7 @@ impl IdSet {
         if id >= DENSE {
             return self.others.insert(id);
         }
-        let (word, bit) = Self::place(id);
+        let (word, bit) = Self::bit_of(id);
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
         }
@@ -33,7 +33,7 @@ impl IdSet {
 
     /// Removes an id.
     pub fn remove(&mut self, id: u64) {
-        let (word, bit) = Self::place(id);
+        let (word, bit) = Self::bit_of(id);
         match self.words.get_mut(word).filter(|_| id < DENSE) {
             Some(word) => *word &= !bit,
             None => drop(self.others.remove(&id)),
@@ -51,7 +51,7 @@ impl IdSet {
 
     /// Reports whether the set has the id.
     pub fn contains(&self, id: u64) -> bool {
-        let (word, bit) = Self::place(id);
+        let (word, bit) = Self::bit_of(id);
         match id < DENSE {
             true => self.words.get(word).is_some_and(|word| word & bit != 0),
             false => self.others.contains(&id),

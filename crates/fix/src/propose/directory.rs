@@ -18,6 +18,7 @@ use super::line_maker::LineMaker;
 use super::meanings::{DecodedNames, EncodingEvidence, Explanation, NameMeanings};
 use super::separators::{SeparatedPath, separate};
 use super::settings::PlanSettings;
+use crate::plan::check::{find_merged, is_merge_rule};
 use crate::plan::{Rename, Skipped};
 use crate::plan_record::{LineRecord, tag};
 
@@ -220,7 +221,8 @@ impl<'p> NameProposer<'p> {
                 for (&at, repair) in &repairs {
                     after[at] = repair.name.as_bytes();
                 }
-                merging = find_merging(policy, &after, check.checked);
+                let merged = find_merged(policy, &after).into_iter().filter(|(at, _)| *at < check.checked);
+                merging = merged.map(|(at, other)| (at, after[other].to_vec())).collect();
             }
         }
         let in_repository = batch.in_repository;
@@ -405,32 +407,4 @@ impl<'s> NewName<'s> {
             Self::Path(path) => &path.path,
         }
     }
-}
-
-/// Reports whether the rule is about names that the target merges, and not only about similar names.
-pub(super) fn is_merge_rule(rule: RuleId) -> bool {
-    matches!(rule, RuleId::CollisionNormalization | RuleId::CollisionCase)
-}
-
-/// Those of the first `count` names that the target would merge with another name, each with one of these.
-fn find_merging(policy: &Policy, names: &[&[u8]], count: usize) -> BTreeMap<usize, Vec<u8>> {
-    let mut merging = BTreeMap::new();
-    let Some(mut fingerprints) = policy.fingerprints() else { return merging };
-    names.iter().for_each(|name| fingerprints.add(name));
-    let shared = fingerprints.shared();
-    if shared.is_empty() {
-        return merging;
-    }
-    for collision in shared.collisions(names) {
-        let violation = collision.violations[0];
-        if !is_merge_rule(violation.rule) || violation.severity != Severity::Error {
-            continue;
-        }
-        for &at in collision.members.iter().filter(|&&at| at < count) {
-            if let Some(&other) = collision.members.iter().find(|&&other| other != at) {
-                merging.insert(at, names[other].to_vec());
-            }
-        }
-    }
-    merging
 }

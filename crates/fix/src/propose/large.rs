@@ -28,7 +28,7 @@ pub(super) struct LargeDirectory<'d> {
     proposer: NameProposer<'d>,
     parts: &'d mut dyn Parts,
     /// The directory without its names.
-    pub(super) place: DirectoryBatch,
+    pub(super) directory: DirectoryBatch,
     /// `None` if no name needs a line.
     suspects: Option<SuspectNames<'d>>,
     undecoded: EncodingSample,
@@ -55,7 +55,7 @@ impl<'d> LargeDirectory<'d> {
     ) -> Option<Self> {
         let prefix = &proposer.settings.prefix;
         let mut check = proposer.policy.check_in_parts();
-        let (mut undecoded, mut converts, mut place) = (EncodingSample::default(), false, None);
+        let (mut undecoded, mut converts, mut directory) = (EncodingSample::default(), false, None);
         parts.each(&mut |part| {
             check.add(&part.directory(prefix));
             undecoded.add_all(&part.names);
@@ -64,13 +64,14 @@ impl<'d> LargeDirectory<'d> {
             }
             converts = converts || proposer.converts(part);
             observer.checked(&part.dir, part.count as u64, 0);
-            let place = place.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
-            place.has_links |= part.has_links;
-            place.in_repository |= part.in_repository;
-            place.has_work_tree |= part.has_work_tree;
+            let directory =
+                directory.get_or_insert_with(|| DirectoryBatch::new(part.dir.clone(), part.root_len));
+            directory.has_links |= part.has_links;
+            directory.in_repository |= part.in_repository;
+            directory.has_work_tree |= part.has_work_tree;
         });
         let suspects = if converts { Some(check.into_suspects()) } else { check.suspects() };
-        Some(Self { proposer, parts, place: place?, suspects, undecoded })
+        Some(Self { proposer, parts, directory: directory?, suspects, undecoded })
     }
 
     /// What is known of the encodings of the names; `None` if no name needs a line.
@@ -122,11 +123,11 @@ impl<'d> LargeDirectory<'d> {
         lines: &LineMaker<'_>,
         take: &mut LineSink<'_>,
     ) -> io::Result<u64> {
-        let Self { proposer, parts, place, suspects, .. } = self;
+        let Self { proposer, parts, directory, suspects, .. } = self;
         let Some(mut suspects) = suspects.filter(|_| !lines.is_stopped()) else { return Ok(0) };
         let LargeProposals { lines: alone, evidence, suggested, .. } = proposals;
         let used = suspects.take_used();
-        let mut names = SpilledNames { parts, lines: &alone, place, failure: None };
+        let mut names = SpilledNames { parts, lines: &alone, directory, failure: None };
         let mut held = HeldNames::new(&suspects, used, suggested, &mut names);
         let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
             let proposals = proposer.propose_part(names, &evidence, OtherNames::Given(in_use, used));
@@ -163,7 +164,7 @@ struct SpilledNames<'c> {
     parts: &'c mut dyn Parts,
     lines: &'c SpilledLines,
     /// The directory without its names.
-    place: DirectoryBatch,
+    directory: DirectoryBatch,
     /// Why the temporary file cannot be read.
     failure: Option<io::Error>,
 }
@@ -172,8 +173,8 @@ impl RereadNames for SpilledNames<'_> {
     type Batch = DirectoryBatch;
 
     fn collect(&mut self, is_held: &mut dyn FnMut(&[u8], Option<&str>) -> bool) -> Option<DirectoryBatch> {
-        let mut held = DirectoryBatch::new(self.place.dir.clone(), self.place.root_len);
-        held.in_repository = self.place.in_repository;
+        let mut held = DirectoryBatch::new(self.directory.dir.clone(), self.directory.root_len);
+        held.in_repository = self.directory.in_repository;
         let read = self.lines.each(&mut |line| {
             if !line.is_long() && is_held(line.name, line.new) {
                 held.push(line.name);

@@ -19,7 +19,7 @@ use nix::fcntl::readlinkat;
 
 use super::draft::PlanDraft;
 use super::line_maker::report;
-use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry};
+use super::root_set::{OpenedDirectory, ReadRoot, TargetEntry, below};
 use crate::plan::{FileKind, Retarget, TargetPart, components, is_within, path_in, replace_components};
 
 /// The limit of links in a path, as in the kernel (path_resolution(7)).
@@ -70,7 +70,7 @@ impl NameFilter {
     /// The number of bits, 8 MiB: among five million names one of fourteen others is not recognized.
     const BITS: u64 = 1 << 26;
 
-    fn place(&self, name: &[u8]) -> (usize, u64) {
+    fn bit_of(&self, name: &[u8]) -> (usize, u64) {
         let bit = self.hash.hash_one(name) % Self::BITS;
         ((bit / 64) as usize, 1 << (bit % 64))
     }
@@ -83,13 +83,13 @@ impl NameFilter {
         if self.bits.is_empty() {
             self.bits = vec![0; (Self::BITS / 64) as usize];
         }
-        let (word, bit) = self.place(name);
+        let (word, bit) = self.bit_of(name);
         self.bits[word] |= bit;
     }
 
     /// Reports whether the name may have been added.
     fn may_contain(&self, name: &[u8]) -> bool {
-        let (word, bit) = self.place(name);
+        let (word, bit) = self.bit_of(name);
         self.bits.get(word).is_some_and(|word| word & bit != 0)
     }
 }
@@ -155,23 +155,15 @@ impl LinkSearch<'_> {
         let Some(root) = self.draft.root_set.root_of(dir).filter(|_| !self.draft.exclude.is_empty()) else {
             return false;
         };
-        let path = path_in(dir, name);
-        let below = components(&path).skip(components(&root.path).count());
-        let below = below.fold(Vec::new(), |way, name| match way.is_empty() {
-            true => name.to_vec(),
-            false => path_in(&way, name),
-        });
+        let below = below(&path_in(dir, name), &root.path);
         self.draft.exclude.matches(Path::new(OsStr::from_bytes(&below)), false)
     }
 
     /// The renamed components of `target`, the target of a link in the directory `dir`.
     fn parts(&self, dir: &[u8], target: &[u8]) -> Vec<RenamedPart> {
         let mut parts = Vec::new();
-        let places = self.draft.root_set.all();
-        let Some(place) = places.iter().find(|place| is_within(dir, &place.root.path)) else { return parts };
-        let below = components(dir).skip(components(&place.root.path).count());
-        let real = below.fold(place.real.clone(), |path, name| path_in(&path, name));
-        self.follow(real, target, &mut MAX_LINKS.clone(), &mut Some(&mut parts));
+        let Some(root) = self.draft.root_set.root_of(dir) else { return parts };
+        self.follow(root.as_real(dir), target, &mut MAX_LINKS.clone(), &mut Some(&mut parts));
         parts
     }
 
@@ -223,24 +215,24 @@ impl LinkSearch<'_> {
 
     /// The entry at a real path; `None` if it does not exist, or lies outside of the roots and leads to none.
     fn look_up(&self, path: &[u8]) -> Option<TargetEntry> {
-        let places = self.draft.root_set.all();
+        let roots = self.draft.root_set.all();
         if let Some(root) = self.root_of(path) {
             return root.look_up(path);
         }
         // A root that is a link, or a directory above a root.
-        if let Some(link) = places.iter().find(|place| place.root.path == path && place.real != path) {
+        if let Some(link) = roots.iter().find(|root| root.path == path && root.real != path) {
             return Some(TargetEntry::Symlink(link.real.clone()));
         }
-        if let Some(single) = places.iter().find(|place| place.real == path) {
+        if let Some(single) = roots.iter().find(|root| root.real == path) {
             return Some(if single.is_directory() { TargetEntry::Directory } else { TargetEntry::Other });
         }
-        places.iter().any(|place| is_within(&place.real, path)).then_some(TargetEntry::Directory)
+        roots.iter().any(|root| is_within(&root.real, path)).then_some(TargetEntry::Directory)
     }
 
     /// The root directory above a real path.
     fn root_of(&self, path: &[u8]) -> Option<&ReadRoot> {
-        let places = self.draft.root_set.all().iter().filter(|place| place.is_directory());
-        places.filter(|place| is_within(path, &place.real)).max_by_key(|place| place.real.len())
+        let roots = self.draft.root_set.all().iter().filter(|root| root.is_directory());
+        roots.filter(|root| is_within(path, &root.real)).max_by_key(|root| root.real.len())
     }
 
     /// The rename of `name` in the directory at a real path.
@@ -255,7 +247,7 @@ impl LinkSearch<'_> {
                 None
             }
         };
-        self.root_of(dir).and_then(|place| find(&place.as_planned(dir))).or_else(|| find(dir))
+        self.root_of(dir).and_then(|root| find(&root.as_planned(dir))).or_else(|| find(dir))
     }
 }
 

@@ -15,11 +15,11 @@ use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_core::policy::{Confidence, EncodingHint, LegacyReader, Policy, SuggestedName, Verdict};
 use namegate_scan::source::encodings::EarlierNames;
 
-use super::directory::is_merge_rule;
 use super::distinct::Distinct;
 use super::settings::PlanSettings;
 use crate::in_order::ranges_in_order;
 use crate::plan::Alternative;
+use crate::plan::check::is_merge_rule;
 
 /// So many names are read together.
 const NAMES_TOGETHER: usize = 4096;

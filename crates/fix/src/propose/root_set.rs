@@ -37,8 +37,10 @@ pub(super) struct RootSet {
 
 #[derive(Debug)]
 pub(super) struct ReadRoot {
-    pub(super) root: PlanRoot,
-    /// The path without symbolic links. Only the last component of the root's path can be one.
+    pub(super) path: Vec<u8>,
+    /// The inode number of the directory, or of the entry that is not a directory.
+    inode: u64,
+    /// The path without symbolic links. Only the last component of the path can be one.
     pub(super) real: Vec<u8>,
     /// The directory, if it is one.
     opened: Option<OwnedFd>,
@@ -71,8 +73,7 @@ impl RootSet {
             roots.iter().enumerate().any(|(other_at, other)| {
                 other_at != at && {
                     let is_earlier = other_at < at;
-                    roots[at].is_part_of(other, is_earlier)
-                        || is_earlier && roots[at].root.path == other.root.path
+                    roots[at].is_part_of(other, is_earlier) || is_earlier && roots[at].path == other.path
                 }
             })
         };
@@ -84,12 +85,13 @@ impl RootSet {
 
     /// The paths to read.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let path = |place: &ReadRoot| PathBuf::from(OsStr::from_bytes(&place.root.path));
+        let path = |root: &ReadRoot| PathBuf::from(OsStr::from_bytes(&root.path));
         self.roots.iter().map(path).chain(self.lost.iter().cloned()).collect()
     }
 
     pub(super) fn roots(&self) -> Vec<PlanRoot> {
-        self.roots.iter().map(|place| place.root.clone()).collect()
+        let root = |root: &ReadRoot| PlanRoot { path: root.path.clone(), inode: root.inode };
+        self.roots.iter().map(root).collect()
     }
 
     pub(super) fn all(&self) -> &[ReadRoot] {
@@ -97,8 +99,8 @@ impl RootSet {
     }
 
     /// The root at or above `path`.
-    pub(super) fn root_of(&self, path: &[u8]) -> Option<&PlanRoot> {
-        self.roots.iter().map(|place| &place.root).find(|root| is_within(path, &root.path))
+    pub(super) fn root_of(&self, path: &[u8]) -> Option<&ReadRoot> {
+        self.roots.iter().find(|root| is_within(path, &root.path))
     }
 
     /// Reads a directory below a root again; the path of the root has `root_len` bytes.
@@ -110,10 +112,10 @@ impl RootSet {
         dir: &[u8],
         root_len: usize,
         exclude: &Exclude,
-        tell: &dyn Fn(SourceEvent<'_>),
+        visit: &dyn Fn(SourceEvent<'_>),
     ) -> Result<(), Errno> {
         let opened = self.open_directory(dir)?.open_for_reading()?;
-        read_directory(opened.as_fd(), dir, root_len, exclude, tell);
+        read_directory(opened.as_fd(), dir, root_len, exclude, visit);
         Ok(())
     }
 
@@ -122,11 +124,9 @@ impl RootSet {
     /// # Errors
     /// As openat2(2); ELOOP if a component is a symbolic link now.
     pub(super) fn open_directory(&self, dir: &[u8]) -> Result<OpenedDirectory, Errno> {
-        for place in &self.roots {
-            let Some(root) = place.opened.as_ref().filter(|_| is_within(dir, &place.root.path)) else {
-                continue;
-            };
-            return OpenedDirectory::from_fd(open_below(root, &below(dir, &place.root.path), true)?);
+        for root in &self.roots {
+            let Some(opened) = root.opened.as_ref().filter(|_| is_within(dir, &root.path)) else { continue };
+            return OpenedDirectory::from_fd(open_below(opened, &below(dir, &root.path), true)?);
         }
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
@@ -158,20 +158,20 @@ impl ReadRoot {
             true => meta.ino(),
             false => fs::symlink_metadata(&path).ok()?.ino(),
         };
-        let root = PlanRoot { path: path.into_os_string().into_vec(), inode };
-        Some(Self { root, real: real.into_os_string().into_vec(), opened })
+        let (path, real) = (path.into_os_string().into_vec(), real.into_os_string().into_vec());
+        Some(Self { path, inode, real, opened })
     }
 
     /// Reports whether `other` includes this root. Of two paths to one directory, the one that is not a link stays, or else the
     /// earlier one.
     fn is_part_of(&self, other: &Self, other_is_earlier: bool) -> bool {
-        let is_link = |place: &Self| place.root.path != place.real;
+        let is_link = |root: &Self| root.path != root.real;
         let is_below = |path: &[u8]| is_within(path, &other.real) && path != other.real;
         if !other.is_directory() {
             return false;
         }
         if !self.is_directory() {
-            return is_below(&self.root.path);
+            return is_below(&self.path);
         }
         let is_same = self.real == other.real;
         is_below(&self.real)
@@ -204,14 +204,26 @@ impl ReadRoot {
 
     /// The path in a plan for the real path `real` within this root.
     pub(super) fn as_planned(&self, real: &[u8]) -> Vec<u8> {
-        let below = components(real).skip(components(&self.real).count());
-        below.fold(self.root.path.clone(), |path, name| path_in(&path, name))
+        rebase(real, &self.real, &self.path)
+    }
+
+    /// The real path for the path `planned` of a plan within this root.
+    pub(super) fn as_real(&self, planned: &[u8]) -> Vec<u8> {
+        rebase(planned, &self.path, &self.real)
     }
 }
 
 /// The components of `path` after those of `above`.
-fn below(path: &[u8], above: &[u8]) -> Vec<u8> {
+pub(super) fn below(path: &[u8], above: &[u8]) -> Vec<u8> {
     components(path).skip(components(above).count()).collect::<Vec<_>>().join(&b'/')
+}
+
+/// `path`, which is `from` or below it, below `to` instead.
+fn rebase(path: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    match &*below(path, from) {
+        b"" => to.to_vec(),
+        rest => path_in(to, rest),
+    }
 }
 
 impl OpenedDirectory {
