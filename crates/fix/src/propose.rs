@@ -23,7 +23,6 @@ mod settings;
 mod spill;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -220,35 +219,23 @@ impl PlanReader<'_> {
             (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.encodings))
         };
         for UncertainDirectory { dir, root_len, single } in uncertain {
-            let earlier = encodings.elsewhere(&dir).unwrap_or_default();
-            let answer = match single {
-                Some(batch) => self.handle(SourceEvent::Directory(batch), Some(&earlier)),
-                None => self.review_directory(&dir, root_len, exclude, &earlier),
-            };
-            if answer.is_break() {
+            if self.observer.is_stopped() {
                 return;
+            }
+            let earlier = encodings.elsewhere(&dir).unwrap_or_default();
+            match single {
+                Some(batch) => _ = self.handle(SourceEvent::Directory(batch), Some(&earlier)),
+                None => self.review_directory(&dir, root_len, exclude, &earlier),
             }
         }
     }
 
     /// Reads an uncertain directory again, and plans it with `earlier` names as evidence.
-    fn review_directory(
-        &self,
-        dir: &[u8],
-        root_len: usize,
-        exclude: &Exclude,
-        earlier: &EarlierNames,
-    ) -> ControlFlow<()> {
-        let answer = Cell::new(ControlFlow::Continue(()));
-        let read = self.root_set.read_again(dir, root_len, exclude, &|event| {
-            if answer.get().is_continue() {
-                answer.set(self.handle(event, Some(earlier)));
-            }
-        });
-        if let Err(error) = read {
+    fn review_directory(&self, dir: &[u8], root_len: usize, exclude: &Exclude, earlier: &EarlierNames) {
+        let handle = |event: SourceEvent<'_>| _ = self.handle(event, Some(earlier));
+        if let Err(error) = self.root_set.read_again(dir, root_len, exclude, &handle) {
             report_unopened(dir, error, self.observer);
         }
-        answer.get()
     }
 }
 

@@ -15,7 +15,7 @@ use namegate_scan::source::encodings::EarlierNames;
 
 use super::distinct::Distinct;
 use super::line_maker::LineMaker;
-use super::meanings::{DecodedNames, EncodingEvidence, Explanation, NameMeanings};
+use super::meanings::{DecodedNames, Derivation, EncodingEvidence, NameMeanings};
 use super::separators::{SeparatedPath, separate};
 use super::settings::PlanSettings;
 use crate::plan::check::{find_merged, is_merge_rule};
@@ -342,7 +342,7 @@ impl Suggestions<'_> {
                 return Some(LineRecord::new_skipped(tag::SKIPPED, &skipped));
             }
         };
-        let (confidence, explanation) = match new {
+        let (confidence, derivation) = match new {
             NewName::Path(path) => (path.confidence, self.meanings.explain_path(at)),
             NewName::Repair(repair) => {
                 if repair.is_shortened && !reasons.contains(&RuleId::NameTooLong) {
@@ -351,7 +351,7 @@ impl Suggestions<'_> {
                 (repair.confidence, self.meanings.explain(self.policy, at, name, repair, broken))
             }
         };
-        let Explanation { reading, evidence, alternatives } = explanation;
+        let Derivation { reading, evidence, alternatives } = derivation;
         let (old, new) = (name.to_vec(), new.name().to_owned());
         let rename = Rename {
             id: 0,

@@ -96,7 +96,7 @@ enum DecodedText {
 
 /// How a new name follows from the old one, as the plan says it.
 #[derive(Default)]
-pub(super) struct Explanation {
+pub(super) struct Derivation {
     pub(super) reading: String,
     pub(super) evidence: Option<String>,
     pub(super) alternatives: Vec<Alternative>,
@@ -195,32 +195,32 @@ impl<'s> NameMeanings<'s> {
         name: &[u8],
         repair: &SuggestedName,
         broken: &[RuleId],
-    ) -> Explanation {
-        let mut explanation = match self.source(at) {
+    ) -> Derivation {
+        let mut derivation = match self.source(at) {
             Some(source) => self.explain_source(source),
-            None => Explanation {
+            None => Derivation {
                 reading: describe_change(policy, name, &repair.name, broken),
-                ..Explanation::default()
+                ..Derivation::default()
             },
         };
         if let Some(MeaningSource { decoded: DecodedText::Bytes(_, others), .. }) = self.source(at) {
-            explanation.alternatives = self.find_alternatives(policy, name, &repair.name, others);
+            derivation.alternatives = self.find_alternatives(policy, name, &repair.name, others);
         }
         if repair.is_shortened {
-            explanation.reading += ", shorten";
+            derivation.reading += ", shorten";
         }
-        explanation
+        derivation
     }
 
     /// How the path that the name at index `at` stands for follows from it.
-    pub(super) fn explain_path(&self, at: usize) -> Explanation {
-        let mut explanation = self.source(at).map(|source| self.explain_source(source)).unwrap_or_default();
-        let separator = if explanation.reading.is_empty() { "" } else { ", " };
-        explanation.reading += &format!("{separator}decode backslash");
-        explanation
+    pub(super) fn explain_path(&self, at: usize) -> Derivation {
+        let mut derivation = self.source(at).map(|source| self.explain_source(source)).unwrap_or_default();
+        let separator = if derivation.reading.is_empty() { "" } else { ", " };
+        derivation.reading += &format!("{separator}decode backslash");
+        derivation
     }
 
-    fn explain_source(&self, MeaningSource { decoded, conversion }: &MeaningSource) -> Explanation {
+    fn explain_source(&self, MeaningSource { decoded, conversion }: &MeaningSource) -> Derivation {
         let decoding = match decoded {
             DecodedText::Name => None,
             DecodedText::Misread(steps) => Some(misread::describe(steps)),
@@ -232,7 +232,7 @@ impl<'s> NameMeanings<'s> {
         let is_guessed = matches!(decoded, DecodedText::Bytes(damage, _)
             if !matches!(damage.contents, Contents::SurrogatePairs | Contents::Unexplained | Contents::Utf8));
         let evidence = is_guessed.then(|| self.evidence.description.clone());
-        Explanation { reading, evidence, alternatives: Vec::new() }
+        Derivation { reading, evidence, alternatives: Vec::new() }
     }
 
     /// Why there is no new name for `name`, if it is too long.
