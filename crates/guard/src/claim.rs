@@ -44,18 +44,12 @@ pub fn of_path<'g>(guards: &'g [SlotGuard], path: &Path) -> Vec<&'g SlotGuard> {
     guards.iter().filter(is_of).collect()
 }
 
-/// The slot for a new guard, among those with these devices: a free one, or that of a guard that has ended.
-pub fn free_slot(devices: &[u32], guards: &[SlotGuard]) -> Option<u32> {
-    let free = devices.iter().position(|device| *device == 0).map(|slot| slot as u32);
-    free.or_else(|| guards.iter().find(|guard| guard.has_ended).map(|guard| guard.slot))
-}
-
 #[cfg(test)]
 mod tests {
     use namegate_files::json::JsonBytes;
 
     use super::*;
-    use crate::guards::GuardCounts;
+    use crate::guards::{GuardCounts, free_slot};
     use crate::note::GuardNote;
     use crate::table::{GuardRoot, GuardScope};
 

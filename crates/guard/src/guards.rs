@@ -22,7 +22,6 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::claim::free_slot;
 use super::note::GuardNote;
 use super::program::{HOOKS, LoadError, Program, RECORDED, link_pin, set_table};
 use super::table::{self, DEVICES_SIZE, GuardScope, SLOTS, decode_devices, encode_devices, read_table};
@@ -337,6 +336,12 @@ impl Guards {
             .set(0, &encode_devices(&devices))
             .map_err(|e| GuardError::Io("change", self.dir.join("devices"), e.into()))
     }
+}
+
+/// The slot for a new guard, among those with these devices: a free one, or that of a guard that has ended.
+pub(crate) fn free_slot(devices: &[u32], guards: &[SlotGuard]) -> Option<u32> {
+    let free = devices.iter().position(|device| *device == 0).map(|slot| slot as u32);
+    free.or_else(|| guards.iter().find(|guard| guard.has_ended).map(|guard| guard.slot))
 }
 
 /// The inode of the directory of the guards in force; `None` if there are none.

@@ -18,7 +18,7 @@ pub struct GuardsReport {
     r#type: &'static str,
     pub guards: Vec<GuardReport>,
     /// The hooks, if there is a guard.
-    pub hooks: Vec<HookReport>,
+    pub hooks: Vec<HookValues>,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,16 +46,6 @@ pub struct GuardReport {
     pub counts: GuardCounts,
 }
 
-/// A security hook and its program.
-#[derive(Debug, Serialize)]
-pub struct HookReport {
-    pub hook: &'static str,
-    /// Whether the program is there.
-    pub is_attached: bool,
-    /// How many times the kernel skipped the program.
-    pub missed: u64,
-}
-
 impl GuardsReport {
     /// Reads the guards, and follows their paths.
     ///
@@ -68,15 +58,10 @@ impl GuardsReport {
         let (list, missed) = (guards.list()?, guards.missed());
         // A path can lead to a file system that does not answer: others must not wait for the lock so long.
         drop(guards);
-        let hook = |(hook, missed): (_, Option<u64>)| HookReport {
-            hook,
-            is_attached: missed.is_some(),
-            missed: missed.unwrap_or(0),
-        };
         Ok(Self {
             r#type: "guard-status",
             guards: list.iter().map(GuardReport::new).collect(),
-            hooks: missed.into_iter().map(hook).collect(),
+            hooks: hook_values(missed),
         })
     }
 
@@ -126,10 +111,14 @@ pub fn metric_values(guards: &Guards, list: &[SlotGuard]) -> (Vec<GuardValues>, 
         audited: guard.counts.audited,
         lost_events: guard.counts.lost,
     };
-    let hook = |(hook, missed): (_, Option<u64>)| HookValues {
+    (list.iter().map(guard).collect(), hook_values(guards.missed()))
+}
+
+fn hook_values(missed: Vec<(&'static str, Option<u64>)>) -> Vec<HookValues> {
+    let values = missed.into_iter().map(|(hook, missed)| HookValues {
         hook,
         is_attached: missed.is_some(),
         missed: missed.unwrap_or(0),
-    };
-    (list.iter().map(guard).collect(), guards.missed().into_iter().map(hook).collect())
+    });
+    values.collect()
 }

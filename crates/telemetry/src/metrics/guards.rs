@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use super::exposition::{ExpositionPage, GuardedCounts};
 use super::{Metrics, MetricsSource, RuleCount};
@@ -27,7 +28,7 @@ pub struct GuardValues {
 }
 
 /// A security hook and its program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HookValues {
     pub hook: &'static str,
     /// Whether the program is there.
