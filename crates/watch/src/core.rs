@@ -17,7 +17,7 @@ use nix::errno::Errno;
 
 use super::reported_cache::ReportedCache;
 use super::root::{DirectoryId, WatchRoot, id};
-use super::{Finding, WatchCounts, WatchSettings};
+use super::{Finding, WatchCounts, WatchEngine, WatchSettings};
 
 /// File systems store times with a coarser resolution than our clock; FAT's is two seconds.
 const SLACK: Duration = Duration::from_secs(3);
@@ -54,6 +54,8 @@ pub(super) enum RescanFilter {
 /// A directory in the queue, to be read.
 #[derive(Clone, Debug)]
 pub(super) struct ReadTask {
+    /// The engine that is to read it.
+    pub(super) engine: WatchEngine,
     pub(super) target: ReadTarget,
     pub(super) filter: RescanFilter,
     /// How often it was not found at its expected path.
@@ -64,8 +66,8 @@ pub(super) struct ReadTask {
 pub(super) enum ReadTarget {
     /// The directory at this path from a root.
     Path { root: usize, below: PathBuf },
-    /// The node with this number in the tree of this engine.
-    Node { engine: usize, node: u64 },
+    /// The node with this number in the tree of the engine.
+    Node(u64),
 }
 
 /// A moment at which all events had been read.
@@ -88,11 +90,17 @@ impl DrainTime {
     }
 }
 
+/// Where a directory is: the index of its root, and its path from there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DirectoryPlace<'p> {
+    pub(super) root: usize,
+    pub(super) below: &'p Path,
+}
+
 /// A bad name, with everything that its report needs.
 #[derive(Debug)]
 pub(super) struct Sighting<'s> {
-    /// The directory: the index of its root, and its path from there.
-    pub(super) place: Option<(usize, &'s Path)>,
+    pub(super) place: Option<DirectoryPlace<'s>>,
     /// The id of the directory, if it is known, even if the directory cannot be opened at that path.
     pub(super) id: Option<DirectoryId>,
     /// The directory, opened.
@@ -119,6 +127,7 @@ pub(super) struct WatchCore {
     /// The processes behind the current batch of events.
     requesters: HashMap<i32, Requester>,
     buffer: Vec<u8>,
+    pub(super) event_buffer: Vec<u8>,
 }
 
 impl WatchCore {
@@ -134,6 +143,7 @@ impl WatchCore {
             last_lost_warning: None,
             requesters: HashMap::new(),
             buffer: vec![0; 64 * 1024],
+            event_buffer: vec![0; 256 * 1024],
         }
     }
 
@@ -155,7 +165,7 @@ impl WatchCore {
     }
 
     /// The absolute path of a directory.
-    pub(super) fn path(&self, root: usize, below: &Path) -> PathBuf {
+    pub(super) fn path(&self, DirectoryPlace { root, below }: DirectoryPlace<'_>) -> PathBuf {
         match below.as_os_str().is_empty() {
             true => self.roots[root].path.clone(),
             false => self.roots[root].path.join(below),
@@ -185,7 +195,9 @@ impl WatchCore {
     /// Whether the name, or a directory above it, is excluded.
     fn is_excluded(&self, sighting: &Sighting<'_>, is_dir: bool) -> bool {
         let exclude = &self.settings.exclude;
-        let Some((_, below)) = sighting.place.filter(|_| !exclude.is_empty()) else { return false };
+        let Some(DirectoryPlace { below, .. }) = sighting.place.filter(|_| !exclude.is_empty()) else {
+            return false;
+        };
         let mut above = below.ancestors().filter(|path| !path.as_os_str().is_empty());
         above.any(|dir| exclude.matches(dir, true)) || exclude.matches(&below.join(sighting.name), is_dir)
     }
@@ -197,7 +209,7 @@ impl WatchCore {
             Origin::Rescanned => "rescan",
             Origin::Made { is_dir } => stat.map_or(if is_dir { "mkdir" } else { "create" }, made_by),
         };
-        let parent = sighting.place.map(|(root, below)| self.path(root, below));
+        let parent = sighting.place.map(|place| self.path(place));
         let requester = self
             .requesters
             .entry(sighting.pid)
@@ -231,8 +243,8 @@ impl WatchCore {
     }
 
     /// The filter for reading `roots` again after events were lost.
-    pub(super) fn lost_filter(&self, mut roots: impl Iterator<Item = usize>) -> RescanFilter {
-        let is_far = roots.any(|root| self.roots[root].is_far());
+    pub(super) fn lost_filter(&self, roots: &[usize]) -> RescanFilter {
+        let is_far = roots.iter().any(|&root| self.roots[root].is_far());
         let when = if is_far { SystemTime::UNIX_EPOCH } else { self.drained.since() };
         RescanFilter::Since { when, above_changed: false }
     }
@@ -242,20 +254,16 @@ impl WatchCore {
     pub(super) fn read(
         &mut self,
         dir: BorrowedFd<'_>,
-        (root, path): (usize, &Path),
+        place: DirectoryPlace<'_>,
         filter: RescanFilter,
         is_known: bool,
         below: &mut dyn FnMut(&mut Self, &OsStr, RescanFilter),
         report: ReportFn<'_>,
     ) {
         self.counts.directories += 1;
-        let stat = match stat::at(dir, OsStr::new("")) {
-            Ok(stat) => stat,
-            Err(errno) => return self.fault(self.path(root, path), "look at", errno),
-        };
-        let id = match id(dir) {
-            Ok(id) => id,
-            Err(errno) => return self.fault(self.path(root, path), "look at", errno),
+        let (stat, id) = match stat::at(dir, OsStr::new("")).and_then(|stat| Ok((stat, id(dir)?))) {
+            Ok(both) => both,
+            Err(errno) => return self.fault(self.path(place), "look at", errno),
         };
         let (filter, for_below) = narrow(filter, &stat, is_known);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -266,7 +274,7 @@ impl WatchCore {
                 Err(Errno::EINTR) => continue,
                 Err(Errno::ENOENT) => break,
                 Err(errno) => {
-                    self.fault(self.path(root, path), "read the directory", errno);
+                    self.fault(self.path(place), "read the directory", errno);
                     break;
                 }
             };
@@ -279,13 +287,12 @@ impl WatchCore {
                 if filter != RescanFilter::Nothing
                     && let Some(violation) = self.check(entry.name)
                 {
-                    let place = Some((root, path));
-                    let origin = filter.origin();
-                    let (dir, id, name) = (Some(dir), Some(id), entry.name);
+                    let (origin, name) = (filter.origin(), entry.name);
+                    let (place, id, dir) = (Some(place), Some(id), Some(dir));
                     let sighting = Sighting { place, id, dir, name, origin, pid: 0, violation };
                     self.report_read(&sighting, filter, report);
                 }
-                if is_dir(dir, entry) && !self.is_left_out(path, entry.name) {
+                if is_dir(dir, entry) && !self.is_left_out(place.below, entry.name) {
                     below(self, entry.name, for_below);
                 }
             }
@@ -303,7 +310,9 @@ impl WatchCore {
         // If it is gone already, its event reports it.
         let Some((dir, id)) = sighting.dir.zip(sighting.id) else { return };
         let Some(stat) = lookup(dir, sighting.name) else { return };
-        if let (RescanFilter::Since { when, .. }, Some((root, _))) = (filter, sighting.place) {
+        if let (RescanFilter::Since { when, .. }, Some(DirectoryPlace { root, .. })) =
+            (filter, sighting.place)
+        {
             let changed = time(stat.ctime);
             if changed < when && self.roots[root].stamps_renames() {
                 return;

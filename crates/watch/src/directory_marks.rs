@@ -11,22 +11,26 @@ mod tree;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use namegate_core::policy::Violation;
 use namegate_sys::fanotify::group;
 use nix::errno::Errno;
 use nix::sys::inotify::{InitFlags, Inotify};
 
-use self::marks::{DirectoryEvent, MarkKey, MarkSet, event_from_inotify, events_from_fanotify, mark};
+use self::marks::{
+    AppearedEntry, DirectoryEvent, MarkKey, MarkSet, event_from_inotify, events_from_fanotify, mark,
+};
 use self::tree::MoveOutcome;
-use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore};
+use super::WatchEngine;
+use super::core::{
+    DirectoryPlace, Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore,
+};
+use super::engine::{Engine, log_malformed};
+use super::fanotify::MalformedEvent;
 use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, id};
 use super::{fanotify, inotify};
-
-/// Size of the buffer for events.
-const BUFFER: usize = 256 * 1024;
 
 /// How often opening a directory is tried while directories above it are being renamed.
 const MOST_TRIES: u8 = 8;
@@ -51,6 +55,14 @@ struct WatchedDirectory {
     is_unwatched: bool,
 }
 
+impl WatchedDirectory {
+    /// A directory that is not marked yet.
+    fn new(above: Option<u64>, root: usize, name: &OsStr, pass: u32) -> Self {
+        let below = HashMap::new();
+        Self { above, root, name: name.to_owned(), key: None, id: None, below, pass, is_unwatched: false }
+    }
+}
+
 /// A directory that was moved away, before its destination is known.
 #[derive(Debug)]
 struct PendingMove {
@@ -61,10 +73,7 @@ struct PendingMove {
 
 #[derive(Debug)]
 pub(super) struct DirectoryMarks {
-    /// Index of this engine.
-    index: usize,
     marks: MarkSet,
-    buffer: Vec<u8>,
     nodes: HashMap<u64, WatchedDirectory>,
     by_key: HashMap<MarkKey, u64>,
     tops: Vec<u64>,
@@ -77,20 +86,18 @@ pub(super) struct DirectoryMarks {
 }
 
 impl DirectoryMarks {
-    pub(super) fn by_fanotify(index: usize, is_unlimited: bool) -> Result<Self, Errno> {
-        group(is_unlimited).map(|group| Self::new(index, MarkSet::Fanotify(group)))
+    pub(super) fn by_fanotify(is_unlimited: bool) -> Result<Self, Errno> {
+        group(is_unlimited).map(|group| Self::new(MarkSet::Fanotify(group)))
     }
 
-    pub(super) fn by_inotify(index: usize) -> Result<Self, Errno> {
+    pub(super) fn by_inotify() -> Result<Self, Errno> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        Inotify::init(flags).map(|inotify| Self::new(index, MarkSet::Inotify(inotify, HashMap::new())))
+        Inotify::init(flags).map(|inotify| Self::new(MarkSet::Inotify(inotify, HashMap::new())))
     }
 
-    fn new(index: usize, marks: MarkSet) -> Self {
+    fn new(marks: MarkSet) -> Self {
         Self {
-            index,
             marks,
-            buffer: vec![0; BUFFER],
             nodes: HashMap::new(),
             by_key: HashMap::new(),
             tops: Vec::new(),
@@ -102,129 +109,9 @@ impl DirectoryMarks {
         }
     }
 
-    pub(super) fn is_fanotify(&self) -> bool {
-        matches!(self.marks, MarkSet::Fanotify(_))
-    }
-
-    /// Number of directories that are watched.
-    pub(super) fn len(&self) -> usize {
-        self.by_key.len()
-    }
-
-    /// Whether this engine waits for the destination of a move, or for the time of the next pass.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.moving.is_empty() || self.rescan.is_waiting()
-    }
-
-    /// Whether everything that appeared while events were lost, and still exists, has been found.
-    pub(super) fn is_covered(&self) -> bool {
-        self.rescan.is_covered()
-    }
-
-    /// Whether a pass is in progress.
-    pub(super) fn is_rescanning(&self) -> bool {
-        self.rescan.is_running()
-    }
-
-    /// The watch ends: starts postponed passes at once.
-    pub(super) fn skip_pauses(&mut self) {
-        self.rescan.skip_pauses();
-    }
-
-    /// Watches the tree of the root `index`. Its directories are queued to be read.
-    pub(super) fn add(
-        &mut self,
-        core: &mut WatchCore,
-        index: usize,
-        filter: RescanFilter,
-    ) -> Result<(), Errno> {
-        let root = &core.roots[index];
-        let key = mark(&mut self.marks, &root.dir)?;
-        let node = self.insert(WatchedDirectory {
-            above: None,
-            root: index,
-            name: OsString::new(),
-            key: None,
-            id: Some(root.id),
-            below: HashMap::new(),
-            pass: self.rescan.number(),
-            is_unwatched: false,
-        });
-        // A directory that is reached by two paths is watched once.
-        if self.by_key.contains_key(&key) {
-            self.nodes.remove(&node);
-            return Ok(());
-        }
-        self.tops.push(node);
-        self.queue_read(core, node, filter);
-        Ok(())
-    }
-
-    /// Stops watching the root `index`.
-    pub(super) fn remove(&mut self, index: usize) {
-        let is_its = |top: &u64| self.nodes.get(top).is_some_and(|node| node.root == index);
-        let (gone, kept) = std::mem::take(&mut self.tops).into_iter().partition::<Vec<u64>, _>(is_its);
-        self.tops = kept;
-        gone.into_iter().for_each(|top| self.forget(top, true));
-    }
-
     fn queue_read(&self, core: &mut WatchCore, node: u64, filter: RescanFilter) {
-        core.tasks.push_front(ReadTask {
-            target: ReadTarget::Node { engine: self.index, node },
-            filter,
-            tries: 0,
-        });
-    }
-
-    /// Reads and handles pending events, one buffer at most. Returns whether there were any.
-    pub(super) fn read_events(&mut self, core: &mut WatchCore, report: ReportFn<'_>) -> bool {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let filled = match nix::unistd::read(&self.marks, &mut buffer) {
-            Ok(filled) => filled,
-            Err(Errno::EAGAIN | Errno::EINTR) => 0,
-            Err(errno) => {
-                core.fault(PathBuf::from("the queue"), "read events of", errno);
-                0
-            }
-        };
-        let (mut is_lost, is_fanotify) = (false, self.is_fanotify());
-        let mut take = |event: Result<[Option<DirectoryEvent<'_>>; 2], fanotify::MalformedEvent>| match event
-        {
-            Ok([Some(DirectoryEvent::Lost), _]) => is_lost = true,
-            Ok(both) => both.into_iter().flatten().for_each(|event| self.handle(core, event, report)),
-            Err(malformed) => {
-                log::error!("cannot parse an event of the kernel: {malformed}");
-                is_lost = true;
-            }
-        };
-        if is_fanotify {
-            // One event has both ends of a move, so the two ends get the same number, and no other event has it.
-            let cookies = 1..;
-            for (event, cookie) in fanotify::events(&buffer[..filled]).zip(cookies) {
-                take(event.map(|event| events_from_fanotify(&event, cookie)));
-            }
-        } else {
-            inotify::events(&buffer[..filled])
-                .for_each(|event| take(event.map(|e| [event_from_inotify(&e), None])));
-        }
-        self.buffer = buffer;
-        self.held = None;
-        if is_lost {
-            core.count_lost();
-            let filter = core.lost_filter(self.roots());
-            self.rescan.request_now(filter);
-        }
-        filled > 0
-    }
-
-    fn roots(&self) -> impl Iterator<Item = usize> {
-        self.tops.iter().filter_map(|top| self.nodes.get(top)).map(|node| node.root)
-    }
-
-    /// Requests another pass: a directory is not where the events say, so both events and reading may have missed it.
-    fn request_rescan(&mut self, core: &WatchCore) {
-        let filter = core.lost_filter(self.roots());
-        self.rescan.request_later(filter, Instant::now());
+        let target = ReadTarget::Node(node);
+        core.tasks.push_front(ReadTask { engine: self.kind(), target, filter, tries: 0 });
     }
 
     fn handle(&mut self, core: &mut WatchCore, event: DirectoryEvent<'_>, report: ReportFn<'_>) {
@@ -244,13 +131,13 @@ impl DirectoryMarks {
                     self.moving.push(PendingMove { node, cookie, since: Instant::now() });
                 }
             }
-            DirectoryEvent::Appeared { dir, name, origin, is_dir, pid, cookie } => {
+            DirectoryEvent::Appeared { dir, entry } => {
                 let Some(&above) = self.by_key.get(&dir) else { return };
-                if let Some(violation) = core.check(name) {
-                    self.report(core, above, (name, origin, pid, violation), report);
+                if let Some(violation) = core.check(entry.name) {
+                    self.report(core, above, entry, violation, report);
                 }
-                if is_dir {
-                    self.directory_appeared(core, above, name, (origin, cookie));
+                if entry.is_dir {
+                    self.directory_appeared(core, above, entry);
                 }
             }
         }
@@ -260,7 +147,8 @@ impl DirectoryMarks {
         &mut self,
         core: &mut WatchCore,
         dir: u64,
-        (name, origin, pid, violation): (&OsStr, Origin, i32, namegate_core::policy::Violation),
+        AppearedEntry { name, origin, pid, .. }: AppearedEntry<'_>,
+        violation: Violation,
         report: ReportFn<'_>,
     ) {
         let Some((root, below)) = self.path_from_root(dir) else { return };
@@ -272,20 +160,13 @@ impl DirectoryMarks {
         }
         let (held, id) = (self.held.as_ref(), self.nodes.get(&dir).and_then(|node| node.id));
         let dir = held.map(|(_, fd, _)| fd.as_fd());
-        core.report_event(
-            &Sighting { place: Some((root, &below)), id, dir, name, origin, pid, violation },
-            report,
-        );
+        let place = Some(DirectoryPlace { root, below: &below });
+        core.report_event(&Sighting { place, id, dir, name, origin, pid, violation }, report);
     }
 
     /// Queues a new directory, which is marked when it is read. A known directory that was moved only gets its new path.
-    fn directory_appeared(
-        &mut self,
-        core: &mut WatchCore,
-        above: u64,
-        name: &OsStr,
-        (origin, cookie): (Origin, u32),
-    ) {
+    fn directory_appeared(&mut self, core: &mut WatchCore, above: u64, entry: AppearedEntry<'_>) {
+        let AppearedEntry { name, origin, cookie, .. } = entry;
         self.held = None;
         let moved = self.moving.iter().position(|moving| cookie != 0 && moving.cookie == cookie);
         if let Some(moved) = moved {
@@ -302,53 +183,153 @@ impl DirectoryMarks {
         self.queue_read(core, node, RescanFilter::All(origin));
     }
 
-    /// Called when all events have been read: forgets directories that have left the tree.
-    pub(super) fn on_drained(&mut self) {
-        while let Some(at) = self.moving.iter().position(|moving| moving.since.elapsed() >= MOVE) {
-            let PendingMove { node, .. } = self.moving.swap_remove(at);
-            self.forget(node, true);
-        }
-    }
-
-    /// Called when no directory and no event is left to read: starts the next pass, or ends the last one. Directories that an
-    /// undisturbed pass has not found are gone.
-    pub(super) fn on_idle(&mut self, core: &mut WatchCore) {
-        match self.rescan.on_idle(Instant::now()) {
-            RescanStep::Nothing => {}
-            RescanStep::Read(filter) => self.tops.iter().for_each(|&top| self.queue_read(core, top, filter)),
-            RescanStep::Covered => {
-                let last = self.rescan.number();
-                let is_gone =
-                    |(number, node): (&u64, &WatchedDirectory)| (node.pass < last).then_some(*number);
-                let gone: Vec<u64> = self.nodes.iter().filter_map(is_gone).collect();
-                gone.into_iter().for_each(|node| self.forget(node, true));
-            }
-        }
-    }
-
-    /// Marks and reads a directory from the queue.
-    pub(super) fn read(&mut self, core: &mut WatchCore, number: u64, task: &ReadTask, report: ReportFn<'_>) {
-        let Some((root, below)) = self.path_from_root(number) else { return };
-        let dir = match core.roots[root].open_dir(&below) {
-            Ok(dir) => dir,
+    /// Opens a directory from the queue at its expected path; `None` if it is not there.
+    fn open(
+        &mut self,
+        core: &mut WatchCore,
+        number: u64,
+        place: DirectoryPlace<'_>,
+        task: &ReadTask,
+    ) -> Option<OwnedFd> {
+        match core.roots[place.root].open_dir(place.below) {
+            Ok(dir) => return Some(dir),
             // It was removed, or moved, which the next events will say. If its parent is not at its expected path either, wait for
             // the parent's events too, and after too many tries request another pass.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
                 if task.tries == 0 || task.tries < MOST_TRIES && !self.is_above_in_place(core, number) {
-                    return core.deferred.push(ReadTask { tries: task.tries + 1, ..task.clone() });
+                    core.deferred.push(ReadTask { tries: task.tries + 1, ..task.clone() });
+                    return None;
                 }
                 if task.tries >= MOST_TRIES {
                     self.request_rescan(core);
                 }
-                return self.forget(number, true);
             }
-            Err(errno) => {
-                if errno != Errno::EXDEV {
-                    core.fault(core.path(root, &below), "watch", errno);
-                }
-                return self.forget(number, true);
+            Err(Errno::EXDEV) => {}
+            Err(errno) => core.fault(core.path(place), "watch", errno),
+        }
+        self.forget(number, true);
+        None
+    }
+
+    /// Whether the parent of this directory is at its expected path.
+    fn is_above_in_place(&self, core: &WatchCore, number: u64) -> bool {
+        let Some(above) = self.nodes.get(&number).and_then(|node| node.above) else { return true };
+        let Some((root, below)) = self.path_from_root(above) else { return false };
+        let expected = self.nodes.get(&above).and_then(|node| node.id);
+        core.roots[root].open_dir(&below).and_then(id).ok() == expected && expected.is_some()
+    }
+
+    /// Notes that a directory is read without a mark. Returns whether that was known.
+    fn cannot_mark(
+        &mut self,
+        core: &mut WatchCore,
+        place: DirectoryPlace<'_>,
+        node: u64,
+        errno: Errno,
+    ) -> bool {
+        if let Some(node) = self.nodes.get_mut(&node)
+            && std::mem::replace(&mut node.is_unwatched, true)
+        {
+            return true;
+        }
+        if errno != Errno::ENOSPC {
+            core.fault(core.path(place), "watch", errno);
+            return false;
+        }
+        core.counts.unwatched += 1;
+        if !std::mem::replace(&mut self.is_full, true) {
+            let limit = match self.marks {
+                MarkSet::Fanotify(_) => "fs.fanotify.max_user_marks",
+                MarkSet::Inotify(..) => "fs.inotify.max_user_watches",
+            };
+            log::error!(
+                "no more than {} directories can be watched by this user, and there are more: what appears in the others \
+                 is not seen; as root, `sysctl -w {limit}=NUMBER` raises the limit",
+                self.by_key.len()
+            );
+        }
+        false
+    }
+}
+
+impl Engine for DirectoryMarks {
+    fn kind(&self) -> WatchEngine {
+        match self.marks {
+            MarkSet::Fanotify(_) => WatchEngine::FanotifyDirs,
+            MarkSet::Inotify(..) => WatchEngine::Inotify,
+        }
+    }
+
+    fn roots(&self) -> Vec<usize> {
+        self.tops.iter().filter_map(|top| self.nodes.get(top)).map(|node| node.root).collect()
+    }
+
+    fn rescan(&self) -> &Rescan {
+        &self.rescan
+    }
+
+    fn rescan_mut(&mut self) -> &mut Rescan {
+        &mut self.rescan
+    }
+
+    fn directories(&self) -> usize {
+        self.by_key.len()
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.moving.is_empty() || self.rescan.is_waiting()
+    }
+
+    /// All directories in it are queued to be read.
+    fn add(&mut self, core: &mut WatchCore, index: usize, filter: RescanFilter) -> Result<(), Errno> {
+        let root = &core.roots[index];
+        let key = mark(&mut self.marks, &root.dir)?;
+        // A directory that is reached by two paths is watched once.
+        if !self.by_key.contains_key(&key) {
+            let node = WatchedDirectory::new(None, index, OsStr::new(""), self.rescan.number());
+            let node = self.insert(WatchedDirectory { id: Some(root.id), ..node });
+            self.tops.push(node);
+            self.queue_read(core, node, filter);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, index: usize) {
+        let is_its = |top: &u64| self.nodes.get(top).is_some_and(|node| node.root == index);
+        let (gone, kept) = std::mem::take(&mut self.tops).into_iter().partition::<Vec<u64>, _>(is_its);
+        self.tops = kept;
+        gone.into_iter().for_each(|top| self.forget(top, true));
+    }
+
+    fn handle_events(&mut self, core: &mut WatchCore, bytes: &[u8], report: ReportFn<'_>) -> bool {
+        let (mut is_lost, is_fanotify) = (false, matches!(self.marks, MarkSet::Fanotify(_)));
+        let mut take = |event: Result<[Option<DirectoryEvent<'_>>; 2], MalformedEvent>| match event {
+            Ok([Some(DirectoryEvent::Lost), _]) => is_lost = true,
+            Ok(both) => both.into_iter().flatten().for_each(|event| self.handle(core, event, report)),
+            Err(malformed) => {
+                log_malformed(malformed);
+                is_lost = true;
             }
         };
+        if is_fanotify {
+            // One event has both ends of a move, so the two ends get the same number, and no other event has it.
+            let cookies = 1..;
+            for (event, cookie) in fanotify::events(bytes).zip(cookies) {
+                take(event.map(|event| events_from_fanotify(&event, cookie)));
+            }
+        } else {
+            inotify::events(bytes).for_each(|event| take(event.map(|e| [event_from_inotify(&e), None])));
+        }
+        self.held = None;
+        is_lost
+    }
+
+    /// Marks and reads the directory.
+    fn read(&mut self, core: &mut WatchCore, task: &ReadTask, report: ReportFn<'_>) {
+        let ReadTarget::Node(number) = task.target else { return };
+        let Some((root, below)) = self.path_from_root(number) else { return };
+        let place = DirectoryPlace { root, below: &below };
+        let Some(dir) = self.open(core, number, place, task) else { return };
         let was_read = self.nodes.get_mut(&number).is_some_and(|node| {
             node.pass = self.rescan.number();
             node.key.is_some()
@@ -371,7 +352,7 @@ impl DirectoryMarks {
                     return;
                 }
             },
-            Err(errno) => is_known = self.cannot_mark(core, (root, &below), (number, errno)),
+            Err(errno) => is_known = self.cannot_mark(core, place, number, errno),
         }
         let filter = match task.filter {
             RescanFilter::All(_) | RescanFilter::Nothing if is_known => return,
@@ -383,7 +364,7 @@ impl DirectoryMarks {
         let mut found = Vec::new();
         let mut put =
             |_: &mut WatchCore, name: &OsStr, filter: RescanFilter| found.push((name.to_owned(), filter));
-        core.read(dir.as_fd(), (root, &below), filter, is_known, &mut put, report);
+        core.read(dir.as_fd(), place, filter, is_known, &mut put, report);
         for (name, filter) in found {
             let is_there = self.nodes.get(&number).is_some_and(|node| node.below.contains_key(&name));
             if !is_there || matches!(filter, RescanFilter::Since { .. }) {
@@ -393,43 +374,27 @@ impl DirectoryMarks {
         }
     }
 
-    /// Whether the parent of this directory is at its expected path.
-    fn is_above_in_place(&self, core: &WatchCore, number: u64) -> bool {
-        let Some(above) = self.nodes.get(&number).and_then(|node| node.above) else { return true };
-        let Some((root, below)) = self.path_from_root(above) else { return false };
-        let expected = self.nodes.get(&above).and_then(|node| node.id);
-        core.roots[root].open_dir(&below).and_then(id).ok() == expected && expected.is_some()
+    /// Forgets directories that have left the tree.
+    fn on_drained(&mut self) {
+        while let Some(at) = self.moving.iter().position(|moving| moving.since.elapsed() >= MOVE) {
+            let PendingMove { node, .. } = self.moving.swap_remove(at);
+            self.forget(node, true);
+        }
     }
 
-    /// Notes that a directory is read without a mark. Returns whether that was known.
-    fn cannot_mark(
-        &mut self,
-        core: &mut WatchCore,
-        (root, below): (usize, &Path),
-        (node, errno): (u64, Errno),
-    ) -> bool {
-        if let Some(node) = self.nodes.get_mut(&node)
-            && std::mem::replace(&mut node.is_unwatched, true)
-        {
-            return true;
+    /// Directories that an undisturbed pass has not found are gone.
+    fn on_idle(&mut self, core: &mut WatchCore) {
+        match self.rescan.on_idle(Instant::now()) {
+            RescanStep::Nothing => {}
+            RescanStep::Read(filter) => self.tops.iter().for_each(|&top| self.queue_read(core, top, filter)),
+            RescanStep::Covered => {
+                let last = self.rescan.number();
+                let is_gone =
+                    |(number, node): (&u64, &WatchedDirectory)| (node.pass < last).then_some(*number);
+                let gone: Vec<u64> = self.nodes.iter().filter_map(is_gone).collect();
+                gone.into_iter().for_each(|node| self.forget(node, true));
+            }
         }
-        if errno != Errno::ENOSPC {
-            core.fault(core.path(root, below), "watch", errno);
-            return false;
-        }
-        core.counts.unwatched += 1;
-        if !std::mem::replace(&mut self.is_full, true) {
-            let limit = match self.marks {
-                MarkSet::Fanotify(_) => "fs.fanotify.max_user_marks",
-                MarkSet::Inotify(..) => "fs.inotify.max_user_watches",
-            };
-            log::error!(
-                "no more than {} directories can be watched by this user, and there are more: what appears in the others \
-                 is not seen; as root, `sysctl -w {limit}=NUMBER` raises the limit",
-                self.by_key.len()
-            );
-        }
-        false
     }
 }
 

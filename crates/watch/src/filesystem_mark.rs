@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -21,13 +21,14 @@ use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::fanotify::Fanotify;
 use nix::sys::stat::{Mode, fstat};
 
-use super::core::{Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore, child};
+use super::WatchEngine;
+use super::core::{
+    DirectoryPlace, Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore, child,
+};
+use super::engine::{Engine, log_malformed};
 use super::fanotify::{EventEntry, EventObject, FanotifyEvent, events};
 use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, id};
-
-/// Size of the buffer for events.
-const BUFFER: usize = 256 * 1024;
 
 /// Number of directories whose last location is remembered.
 const REMEMBERED: usize = 1 << 15;
@@ -57,7 +58,6 @@ struct HeldDirectory {
 #[derive(Debug)]
 pub(super) struct FilesystemMark {
     group: Fanotify,
-    buffer: Vec<u8>,
     /// The roots on each file system.
     systems: HashMap<[u8; 8], Vec<usize>>,
     /// Where directories were when they were last looked up; `None` for outside of all roots.
@@ -77,7 +77,6 @@ impl FilesystemMark {
     pub(super) fn new(is_unlimited: bool) -> Result<Self, Errno> {
         Ok(Self {
             group: group(is_unlimited)?,
-            buffer: vec![0; BUFFER],
             systems: HashMap::new(),
             last_locations: HashMap::new(),
             ids: HashMap::new(),
@@ -86,109 +85,6 @@ impl FilesystemMark {
             rescan: Rescan::default(),
             reading: HashMap::new(),
         })
-    }
-
-    /// Watches the file system of the root `index`. Its names are read if the filter selects any.
-    pub(super) fn add(
-        &mut self,
-        core: &mut WatchCore,
-        index: usize,
-        filter: RescanFilter,
-    ) -> Result<(), Errno> {
-        let root = &core.roots[index];
-        // Check that this file system has handles, and that this process may open them.
-        let (handle, _) = handle::from_fd(&root.dir)?;
-        let opened = handle::open(&root.dir, &handle, PASS)?;
-        if id(&opened)? != root.id {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let system = fsid(&root.dir)?;
-        mark_file_system(&self.group, &root.dir)?;
-        self.systems.entry(system).or_default().push(index);
-        if filter != RescanFilter::Nothing {
-            self.reading.insert(index, filter);
-            self.queue_root(core, index, filter);
-        }
-        Ok(())
-    }
-
-    /// Ignores the root `index` from now on, and what is known of directories in it.
-    pub(super) fn remove(&mut self, index: usize) {
-        self.systems.values_mut().for_each(|roots| roots.retain(|&root| root != index));
-        self.systems.retain(|_, roots| !roots.is_empty());
-        self.reading.remove(&index);
-        self.last_locations.clear();
-        self.ids.clear();
-        self.made.clear();
-    }
-
-    pub(super) fn roots(&self) -> impl Iterator<Item = usize> {
-        self.systems.values().flatten().copied()
-    }
-
-    fn queue_root(&self, core: &mut WatchCore, root: usize, filter: RescanFilter) {
-        let target = ReadTarget::Path { root, below: PathBuf::new() };
-        core.tasks.push_back(ReadTask { target, filter, tries: 0 });
-    }
-
-    /// Called when no directory and no event is left to read: starts the next pass, or ends the last one.
-    pub(super) fn on_idle(&mut self, core: &mut WatchCore) {
-        self.reading.clear();
-        if let RescanStep::Read(filter) = self.rescan.on_idle(Instant::now()) {
-            self.roots().for_each(|root| self.queue_root(core, root, filter));
-        }
-    }
-
-    /// Whether a pass is in progress.
-    pub(super) fn is_rescanning(&self) -> bool {
-        self.rescan.is_running()
-    }
-
-    /// The watch ends: starts postponed passes at once.
-    pub(super) fn skip_pauses(&mut self) {
-        self.rescan.skip_pauses();
-    }
-
-    /// Whether this engine waits for the time of the next pass.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.rescan.is_waiting()
-    }
-
-    /// Whether everything that appeared while events were lost, and still exists, has been found.
-    pub(super) fn is_covered(&self) -> bool {
-        self.rescan.is_covered()
-    }
-
-    /// Reads and handles pending events, one buffer at most. Returns whether there were any.
-    pub(super) fn read_events(&mut self, core: &mut WatchCore, report: ReportFn<'_>) -> bool {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let filled = match nix::unistd::read(&self.group, &mut buffer) {
-            Ok(filled) => filled,
-            Err(Errno::EAGAIN | Errno::EINTR) => 0,
-            Err(errno) => {
-                core.fault(PathBuf::from("fanotify"), "read events of", errno);
-                0
-            }
-        };
-        let mut is_lost = false;
-        for event in events(&buffer[..filled]) {
-            match event {
-                Ok(event) if event.mask & libc::FAN_Q_OVERFLOW != 0 => is_lost = true,
-                Ok(event) => self.handle(core, &event, report),
-                Err(malformed) => {
-                    log::error!("cannot parse an event of the kernel: {malformed}");
-                    is_lost = true;
-                }
-            }
-        }
-        self.buffer = buffer;
-        self.locations.clear();
-        if is_lost {
-            core.count_lost();
-            let filter = core.lost_filter(self.roots());
-            self.rescan.request_now(filter);
-        }
-        filled > 0
     }
 
     fn handle(&mut self, core: &mut WatchCore, event: &FanotifyEvent<'_>, report: ReportFn<'_>) {
@@ -215,12 +111,12 @@ impl FilesystemMark {
         match &place {
             DirectoryLocation::Outside => {}
             DirectoryLocation::Inside(held) => {
-                sighting.place = Some((held.root, &held.below));
+                sighting.place = Some(DirectoryPlace { root: held.root, below: &held.below });
                 (sighting.id, sighting.dir) = (Some(held.id), Some(held.dir.as_fd()));
                 core.report_event(&sighting, report);
             }
             DirectoryLocation::Gone(Some((root, below))) => {
-                sighting.place = Some((*root, below));
+                sighting.place = Some(DirectoryPlace { root: *root, below });
                 sighting.id = key(entry.dir).and_then(|key| self.ids.get(&key).copied());
                 core.report_event(&sighting, report);
             }
@@ -258,8 +154,7 @@ impl FilesystemMark {
                 None => return,
             },
         };
-        let target = ReadTarget::Path { root: held.root, below: child(&held.below, to.name) };
-        core.tasks.push_back(ReadTask { target, filter, tries: 0 });
+        core.tasks.push_back(task(held.root, child(&held.below, to.name), filter));
     }
 
     /// Looks up where the directory is now.
@@ -315,33 +210,104 @@ impl FilesystemMark {
         Some(place.map(|(root, below)| (root, child(&below, name))))
     }
 
-    /// Reads a directory from the queue.
-    pub(super) fn read(
-        &mut self,
-        core: &mut WatchCore,
-        (root, below): (usize, &Path),
-        task: &ReadTask,
-        report: ReportFn<'_>,
-    ) {
-        let dir = match core.roots[root].open_dir(below) {
+    fn queue_root(&self, core: &mut WatchCore, root: usize, filter: RescanFilter) {
+        core.tasks.push_back(task(root, PathBuf::new(), filter));
+    }
+}
+
+fn task(root: usize, below: PathBuf, filter: RescanFilter) -> ReadTask {
+    let target = ReadTarget::Path { root, below };
+    ReadTask { engine: WatchEngine::Fanotify, target, filter, tries: 0 }
+}
+
+impl Engine for FilesystemMark {
+    fn kind(&self) -> WatchEngine {
+        WatchEngine::Fanotify
+    }
+
+    fn roots(&self) -> Vec<usize> {
+        self.systems.values().flatten().copied().collect()
+    }
+
+    fn rescan(&self) -> &Rescan {
+        &self.rescan
+    }
+
+    fn rescan_mut(&mut self) -> &mut Rescan {
+        &mut self.rescan
+    }
+
+    fn add(&mut self, core: &mut WatchCore, index: usize, filter: RescanFilter) -> Result<(), Errno> {
+        let root = &core.roots[index];
+        // Check that this file system has handles, and that this process may open them.
+        let (handle, _) = handle::from_fd(&root.dir)?;
+        let opened = handle::open(&root.dir, &handle, PASS)?;
+        if id(&opened)? != root.id {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let system = fsid(&root.dir)?;
+        mark_file_system(&self.group, &root.dir)?;
+        self.systems.entry(system).or_default().push(index);
+        if filter != RescanFilter::Nothing {
+            self.reading.insert(index, filter);
+            self.queue_root(core, index, filter);
+        }
+        Ok(())
+    }
+
+    /// Forgets what is known of directories in it, too.
+    fn remove(&mut self, index: usize) {
+        self.systems.values_mut().for_each(|roots| roots.retain(|&root| root != index));
+        self.systems.retain(|_, roots| !roots.is_empty());
+        self.reading.remove(&index);
+        self.last_locations.clear();
+        self.ids.clear();
+        self.made.clear();
+    }
+
+    fn on_idle(&mut self, core: &mut WatchCore) {
+        self.reading.clear();
+        if let RescanStep::Read(filter) = self.rescan.on_idle(Instant::now()) {
+            self.roots().into_iter().for_each(|root| self.queue_root(core, root, filter));
+        }
+    }
+
+    fn handle_events(&mut self, core: &mut WatchCore, bytes: &[u8], report: ReportFn<'_>) -> bool {
+        let mut is_lost = false;
+        for event in events(bytes) {
+            match event {
+                Ok(event) if event.mask & libc::FAN_Q_OVERFLOW != 0 => is_lost = true,
+                Ok(event) => self.handle(core, &event, report),
+                Err(malformed) => {
+                    log_malformed(malformed);
+                    is_lost = true;
+                }
+            }
+        }
+        self.locations.clear();
+        is_lost
+    }
+
+    fn read(&mut self, core: &mut WatchCore, read: &ReadTask, report: ReportFn<'_>) {
+        let ReadTarget::Path { root, below } = &read.target else { return };
+        let place = DirectoryPlace { root: *root, below };
+        let dir = match core.roots[*root].open_dir(below) {
             Ok(dir) => dir,
             // The directory was moved here with names in it, and a directory above it has been renamed since, so it is no longer at
             // this path. The event of the directory above does not cause a read of what is below.
             Err(Errno::ENOENT | Errno::ENOTDIR)
-                if matches!(task.filter, RescanFilter::All(Origin::Renamed)) =>
+                if matches!(read.filter, RescanFilter::All(Origin::Renamed)) =>
             {
-                let filter = core.lost_filter(self.roots());
-                return self.rescan.request_later(filter, Instant::now());
+                return self.request_rescan(core);
             }
             // Another file system is a root of its own, or not wanted. If the directory was moved, an event says so.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => return,
-            Err(errno) => return core.fault(core.path(root, below), "open", errno),
+            Err(errno) => return core.fault(core.path(place), "open", errno),
         };
         let mut put = |core: &mut WatchCore, name: &OsStr, filter: RescanFilter| {
-            let target = ReadTarget::Path { root, below: child(below, name) };
-            core.tasks.push_front(ReadTask { target, filter, tries: 0 });
+            core.tasks.push_front(task(*root, child(below, name), filter));
         };
-        core.read(dir.as_fd(), (root, below), task.filter, false, &mut put, report);
+        core.read(dir.as_fd(), place, read.filter, false, &mut put, report);
     }
 }
 

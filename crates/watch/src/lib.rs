@@ -1,6 +1,6 @@
 //! Reports names that break the policy when they appear: behind a mount, beside it, or where there is none.
 //!
-//! A [`Watch`] has a few trees and one to three engines. `filesystem_mark` watches whole file systems by fanotify, `directory_marks`
+//! A [`Watch`] has a few trees and one to three engines (`engine`). `filesystem_mark` watches whole file systems by fanotify, `directory_marks`
 //! watches each directory by fanotify or inotify. A name is checked when its event is read, and looked up only if it breaks the
 //! policy. If the kernel loses events because its queue is full, the trees are read again, and names that may have appeared
 //! meanwhile are reported.
@@ -10,6 +10,7 @@
 pub mod command;
 mod core;
 mod directory_marks;
+mod engine;
 pub mod fanotify;
 mod filesystem_mark;
 pub mod inotify;
@@ -18,7 +19,7 @@ mod reported_cache;
 mod rescan;
 mod root;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,9 @@ use namegate_telemetry::audit::AuditRecord;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use self::core::{DrainTime, Origin, ReadTarget, ReportFn, RescanFilter, WatchCore};
+use self::core::{DrainTime, Origin, ReportFn, RescanFilter, WatchCore};
 use self::directory_marks::DirectoryMarks;
+use self::engine::Engine;
 use self::filesystem_mark::FilesystemMark;
 use self::root::WatchRoot;
 
@@ -123,8 +125,8 @@ pub struct Watched {
 #[derive(Debug)]
 pub struct Watch {
     core: WatchCore,
-    filesystem_mark: Option<FilesystemMark>,
-    directory_marks: Vec<DirectoryMarks>,
+    /// Those that watch a root, at most one of each kind.
+    engines: Vec<Box<dyn Engine>>,
     watched: Vec<Watched>,
     /// When it was last checked that the given paths lead to the watched directories.
     checked: Option<Instant>,
@@ -164,8 +166,7 @@ impl Watch {
         let first_below = given.len();
         let mut watch = Self {
             core: WatchCore::new(settings, given.into_iter().chain(below).collect()),
-            filesystem_mark: None,
-            directory_marks: Vec::new(),
+            engines: Vec::new(),
             watched: Vec::new(),
             checked: Some(Instant::now()),
         };
@@ -192,8 +193,7 @@ impl Watch {
     }
 
     pub fn counts(&self) -> WatchCounts {
-        let is_covered = self.filesystem_mark.as_ref().is_none_or(FilesystemMark::is_covered)
-            && self.directory_marks.iter().all(DirectoryMarks::is_covered);
+        let is_covered = self.engines.iter().all(|engine| engine.rescan().is_covered());
         let tasks = self.core.tasks.iter().chain(&self.core.deferred);
         let waiting = tasks.filter(|task| task.filter != RescanFilter::Nothing).count() as u64;
         let gone = self.core.roots.iter().filter(|root| root.is_gone).count() as u64;
@@ -211,7 +211,7 @@ impl Watch {
 
     /// Number of directories that are watched one by one.
     pub fn directories(&self) -> usize {
-        self.directory_marks.iter().map(DirectoryMarks::len).sum()
+        self.engines.iter().map(|engine| engine.directories()).sum()
     }
 
     /// Checks names against another policy from now on.
@@ -222,8 +222,7 @@ impl Watch {
     /// Starts postponed checks and passes at once, because the watch is about to end.
     pub fn skip_pauses(&mut self) {
         self.checked = None;
-        self.filesystem_mark.iter_mut().for_each(FilesystemMark::skip_pauses);
-        self.directory_marks.iter_mut().for_each(DirectoryMarks::skip_pauses);
+        self.engines.iter_mut().for_each(|engine| engine.rescan_mut().skip_pauses());
     }
 
     /// Handles pending events, and reads some of the queued directories. Returns whether there may be more to do at once.
@@ -232,52 +231,30 @@ impl Watch {
         const SLICE: Duration = Duration::from_millis(5);
         let now = DrainTime::now();
         let mut has_read = false;
-        if let Some(filesystem_mark) = &mut self.filesystem_mark {
-            has_read |= filesystem_mark.read_events(&mut self.core, report);
-        }
-        for directory_marks in &mut self.directory_marks {
-            has_read |= directory_marks.read_events(&mut self.core, report);
+        for engine in &mut self.engines {
+            has_read |= engine.read_events(&mut self.core, report);
         }
         self.core.forget_requesters();
         self.check_roots(!has_read);
         if !has_read {
             self.core.drained = now;
             self.core.reported_cache.on_drained();
-            self.directory_marks.iter_mut().for_each(DirectoryMarks::on_drained);
+            self.engines.iter_mut().for_each(|engine| engine.on_drained());
             let deferred = std::mem::take(&mut self.core.deferred);
             self.core.tasks.extend(deferred);
             if !self.is_reading() {
-                self.filesystem_mark
-                    .iter_mut()
-                    .for_each(|filesystem_mark| filesystem_mark.on_idle(&mut self.core));
-                self.directory_marks
-                    .iter_mut()
-                    .for_each(|directory_marks| directory_marks.on_idle(&mut self.core));
+                self.engines.iter_mut().for_each(|engine| engine.on_idle(&mut self.core));
             }
         }
         let begin = Instant::now();
         while begin.elapsed() < SLICE
             && let Some(task) = self.core.tasks.pop_front()
         {
-            match &task.target {
-                ReadTarget::Path { root, below } => {
-                    if let Some(filesystem_mark) = &mut self.filesystem_mark {
-                        filesystem_mark.read(&mut self.core, (*root, below), &task, report);
-                    }
-                }
-                ReadTarget::Node { engine, node } => {
-                    if let Some(directory_marks) = self.directory_marks.get_mut(*engine) {
-                        directory_marks.read(&mut self.core, *node, &task, report);
-                    }
-                }
+            if let Some(engine) = self.engines.iter_mut().find(|engine| engine.kind() == task.engine) {
+                engine.read(&mut self.core, &task, report);
             }
         }
-        has_read || self.is_reading() || self.is_rescanning()
-    }
-
-    fn is_rescanning(&self) -> bool {
-        self.filesystem_mark.as_ref().is_some_and(FilesystemMark::is_rescanning)
-            || self.directory_marks.iter().any(DirectoryMarks::is_rescanning)
+        has_read || self.is_reading() || self.engines.iter().any(|engine| engine.rescan().is_running())
     }
 
     /// Waits until there are events, `also` is readable, or the time is over.
@@ -287,11 +264,9 @@ impl Watch {
     pub fn wait(&self, also: Option<BorrowedFd<'_>>, most: Duration) -> Result<(), Errno> {
         /// Directories that left a tree are forgotten after a while.
         const MOVE: Duration = Duration::from_millis(600);
-        let is_waiting = self.directory_marks.iter().any(DirectoryMarks::is_waiting)
-            || self.filesystem_mark.as_ref().is_some_and(FilesystemMark::is_waiting);
+        let is_waiting = self.engines.iter().any(|engine| engine.is_waiting());
         let most = if is_waiting { most.min(MOVE) } else { most }.min(replaced::INTERVAL);
-        let engines =
-            self.filesystem_mark.iter().map(AsFd::as_fd).chain(self.directory_marks.iter().map(AsFd::as_fd));
+        let engines = self.engines.iter().map(|engine| engine.as_fd());
         let mut fds: Vec<PollFd<'_>> =
             engines.chain(also).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Round up, or the last millisecond would be spent polling in vain.
@@ -328,34 +303,21 @@ impl Watch {
         Err(Fault { path, attempt: "watch", error: std::io::Error::other(reasons.join("; ")) })
     }
 
-    fn try_engine(&mut self, engine: WatchEngine, index: usize, filter: RescanFilter) -> Result<(), Errno> {
+    fn try_engine(&mut self, kind: WatchEngine, index: usize, filter: RescanFilter) -> Result<(), Errno> {
         let is_unlimited = self.core.settings.is_unlimited;
-        if matches!(engine, WatchEngine::Fanotify | WatchEngine::Auto) {
-            let mut filesystem_mark = match self.filesystem_mark.take() {
-                Some(filesystem_mark) => filesystem_mark,
-                None => FilesystemMark::new(is_unlimited)?,
-            };
-            let result = filesystem_mark.add(&mut self.core, index, filter);
-            self.filesystem_mark =
-                Some(filesystem_mark).filter(|filesystem_mark| filesystem_mark.roots().next().is_some());
-            return result;
-        }
-        let is_fanotify = engine == WatchEngine::FanotifyDirs;
-        if let Some(directory_marks) = self
-            .directory_marks
-            .iter_mut()
-            .find(|directory_marks| directory_marks.is_fanotify() == is_fanotify)
-        {
-            return directory_marks.add(&mut self.core, index, filter);
-        }
-        let number = self.directory_marks.len();
-        let mut directory_marks = match is_fanotify {
-            true => DirectoryMarks::by_fanotify(number, is_unlimited)?,
-            false => DirectoryMarks::by_inotify(number)?,
+        let mut engine: Box<dyn Engine> = match self.engines.iter().position(|engine| engine.kind() == kind) {
+            Some(at) => self.engines.remove(at),
+            None => match kind {
+                WatchEngine::Auto | WatchEngine::Fanotify => Box::new(FilesystemMark::new(is_unlimited)?),
+                WatchEngine::FanotifyDirs => Box::new(DirectoryMarks::by_fanotify(is_unlimited)?),
+                WatchEngine::Inotify => Box::new(DirectoryMarks::by_inotify()?),
+            },
         };
-        directory_marks.add(&mut self.core, index, filter)?;
-        self.directory_marks.push(directory_marks);
-        Ok(())
+        let added = engine.add(&mut self.core, index, filter);
+        if !engine.roots().is_empty() {
+            self.engines.push(engine);
+        }
+        added
     }
 }
 

@@ -68,7 +68,6 @@ impl Watch {
 
     fn forget_root(&mut self, index: usize) {
         self.core.tasks.retain(|task| !matches!(task.target, ReadTarget::Path { root, .. } if root == index));
-        self.filesystem_mark.iter_mut().for_each(|mark| mark.remove(index));
-        self.directory_marks.iter_mut().for_each(|marks| marks.remove(index));
+        self.engines.iter_mut().for_each(|engine| engine.remove(index));
     }
 }

@@ -28,14 +28,32 @@ pub(super) enum MarkSet {
     Inotify(Inotify, HashMap<i32, WatchDescriptor>),
 }
 
+/// A name that was created, or to which something was renamed.
+#[derive(Clone, Copy)]
+pub(super) struct AppearedEntry<'e> {
+    pub(super) name: &'e OsStr,
+    pub(super) origin: Origin,
+    pub(super) is_dir: bool,
+    /// The process that created it, or 0.
+    pub(super) pid: i32,
+    /// The same for both ends of a move.
+    pub(super) cookie: u32,
+}
+
 /// An event of either interface.
 pub(super) enum DirectoryEvent<'e> {
     /// The kernel dropped events.
     Lost,
-    /// `name` was created, or something was renamed to it.
-    Appeared { dir: MarkKey, name: &'e OsStr, origin: Origin, is_dir: bool, pid: i32, cookie: u32 },
+    Appeared {
+        dir: MarkKey,
+        entry: AppearedEntry<'e>,
+    },
     /// The directory `name` was moved away.
-    Left { dir: MarkKey, name: &'e OsStr, cookie: u32 },
+    Left {
+        dir: MarkKey,
+        name: &'e OsStr,
+        cookie: u32,
+    },
     /// The directory was removed.
     Removed(MarkKey),
 }
@@ -82,8 +100,8 @@ pub(super) fn events_from_fanotify<'e>(
     };
     let (is_dir, has) = (event.mask & libc::FAN_ONDIR != 0, |bits| event.mask & bits != 0);
     let appeared = |entry: fanotify::EventEntry<'e>, origin| {
-        let (name, pid) = (entry.name, event.pid);
-        Some(DirectoryEvent::Appeared { dir: key(entry)?, name, origin, is_dir, pid, cookie })
+        let (dir, name, pid) = (key(entry)?, entry.name, event.pid);
+        Some(DirectoryEvent::Appeared { dir, entry: AppearedEntry { name, origin, is_dir, pid, cookie } })
     };
     let left = |entry: fanotify::EventEntry<'e>| {
         Some(DirectoryEvent::Left { dir: key(entry)?, name: entry.name, cookie }).filter(|_| is_dir)
@@ -116,5 +134,5 @@ pub(super) fn event_from_inotify<'e>(event: &inotify::InotifyEvent<'e>) -> Optio
         }
         _ => return None,
     };
-    Some(DirectoryEvent::Appeared { dir, name, origin, is_dir, pid: 0, cookie })
+    Some(DirectoryEvent::Appeared { dir, entry: AppearedEntry { name, origin, is_dir, pid: 0, cookie } })
 }

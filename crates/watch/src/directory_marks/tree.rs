@@ -45,16 +45,7 @@ impl DirectoryMarks {
             return known;
         }
         let (root, pass) = (node.root, self.rescan.number());
-        let child = self.insert(WatchedDirectory {
-            above: Some(above),
-            root,
-            name: name.to_owned(),
-            key: None,
-            id: None,
-            below: HashMap::new(),
-            pass,
-            is_unwatched: false,
-        });
+        let child = self.insert(WatchedDirectory::new(Some(above), root, name, pass));
         if let Some(node) = self.nodes.get_mut(&above) {
             node.below.insert(name.to_owned(), child);
         }
