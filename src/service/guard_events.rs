@@ -161,15 +161,11 @@ impl GuardEventSinks<'_> {
     fn write(&mut self, reader: &EventReader, event: &GuardEvent) -> io::Result<()> {
         let (guard, record) = reader.explain(event);
         self.metrics.count(guard.as_deref().unwrap_or_default(), &record);
-        let text = match self.format {
-            FindingFormat::Text => format!("{} {record}\n", record.timestamp()).into_bytes(),
-            FindingFormat::Json => {
-                let mut line = Vec::new();
-                record.write_json(&mut line)?;
-                line
-            }
-            FindingFormat::Log => Vec::new(),
-        };
+        let mut text = Vec::new();
+        // The audit log writes to the log, too.
+        if self.format != FindingFormat::Log {
+            self.format.write(&record, &mut text)?;
+        }
         // The audit log first: the output may be a pipe from which nobody takes anything.
         match reader.has_waited(event) {
             true => self.audit.record_all(record),

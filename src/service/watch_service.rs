@@ -9,7 +9,7 @@ use namegate_core::name::display::shown;
 use namegate_core::policy::Policy;
 use namegate_files::json;
 use namegate_scan::report::layout::counted;
-use namegate_telemetry::audit::{AuditLog, UncoveredNote, log_record};
+use namegate_telemetry::audit::{AuditLog, AuditRecord, UncoveredNote, log_record};
 use namegate_watch::command::{CommandResults, Commands};
 use namegate_watch::{Finding, Watch, WatchCounts, WatchEngine, Watched};
 use nix::errno::Errno;
@@ -17,6 +17,13 @@ use nix::sys::signal::Signal;
 
 use super::notify::ServiceManager;
 use super::signals::{Signals, has_terminal};
+
+/// How long events from before the end are still read.
+const GRACE: Duration = Duration::from_secs(2);
+/// The longest time between two messages to the service manager.
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest sleep without a service manager.
+const SLEEP: Duration = Duration::from_secs(60);
 
 /// How findings are written to the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +34,23 @@ pub enum FindingFormat {
     Json,
     /// Log records of level warning
     Log,
+}
+
+impl FindingFormat {
+    /// Writes a record to `out`, or to the log.
+    ///
+    /// # Errors
+    /// As writing to `out`.
+    pub fn write(self, record: &AuditRecord, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Text => writeln!(out, "{} {record}", record.timestamp()),
+            Self::Json => record.write_json(out),
+            Self::Log => {
+                log_record(record);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The outputs for findings. A reload opens them again.
@@ -118,12 +142,6 @@ impl WatchService {
         sinks: FindingSinks<'_>,
         end: WatchEnd,
     ) -> Result<WatchOutcome, WatchError> {
-        /// How long events from before the end are still read.
-        const GRACE: Duration = Duration::from_secs(2);
-        /// The longest time between two messages to the service manager.
-        const STATUS_INTERVAL: Duration = Duration::from_secs(10);
-        /// The longest sleep without a service manager.
-        const SLEEP: Duration = Duration::from_secs(60);
         let (manager, begin) = (&self.manager, Instant::now());
         let is_once = end.is_once;
         let mut run = WatchRun { watch, sinks, is_once, has_finding: false, failed: None, begin };
@@ -315,15 +333,8 @@ impl FindingSinks<'_> {
     /// written.
     fn take(&mut self, finding: Finding, is_writable: bool) -> Option<io::Error> {
         let record = &finding.record;
-        let written = match (&mut self.files.out, self.format) {
-            (Some(out), FindingFormat::Text) if is_writable => {
-                writeln!(out, "{} {record}", record.timestamp())
-            }
-            (Some(out), FindingFormat::Json) if is_writable => record.write_json(out),
-            (Some(_), FindingFormat::Log) => {
-                log_record(record);
-                Ok(())
-            }
+        let written = match &mut self.files.out {
+            Some(out) if is_writable || self.format == FindingFormat::Log => self.format.write(record, out),
             _ => Ok(()),
         };
         if let Some(audit_log) = &mut self.files.audit_log {

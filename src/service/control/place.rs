@@ -81,7 +81,7 @@ pub fn reserve(directory: &Path, name: &InstanceName, is_any: bool) -> io::Resul
     let listener = listen_at(&directory.path().join(candidate.file()))?;
     // The path may lead elsewhere by now: the new socket must be in the directory that was checked.
     let id = directory.id(&candidate)?;
-    Ok(ReservedSocket::new(candidate, directory, listener, id))
+    Ok(ReservedSocket { name: candidate, directory, listener, id, is_removed: false })
 }
 
 /// A limit of instances of one mount point: more than this are an error.

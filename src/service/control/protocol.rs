@@ -44,11 +44,14 @@ pub enum ControlRequest {
     Counters,
 }
 
-const STATUS: &str = "status";
-const RELOAD: &str = "reload";
+/// The words of requests that have no other field.
+const PLAIN: [(&str, ControlRequest); 4] = [
+    ("status", ControlRequest::Status),
+    ("reload", ControlRequest::Reload),
+    ("metrics", ControlRequest::Metrics),
+    ("counters", ControlRequest::Counters),
+];
 const MODE: &str = "mode";
-const METRICS: &str = "metrics";
-const COUNTERS: &str = "counters";
 
 #[derive(Deserialize)]
 struct Versioned {
@@ -85,45 +88,37 @@ impl ControlRequest {
             return Err(format!("this instance speaks version {VERSION} of the protocol, not {v}"));
         }
         let RequestLine { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
-        let request = match (r#do.as_str(), mode.as_deref()) {
+        match (r#do.as_str(), mode.as_deref()) {
             (MODE, Some(word)) => {
                 let known = || UnknownWord::new("mode", word, Mode::ALL.iter().map(|mode| mode.word));
                 let choice = Mode::ALL.iter().find(|mode| mode.word == word);
-                return choice.map(|mode| Self::Mode(mode.value)).ok_or_else(|| known().to_string());
+                choice.map(|mode| Self::Mode(mode.value)).ok_or_else(|| known().to_string())
             }
-            (MODE, None) => return Err("`mode` needs a field of that name".into()),
-            (STATUS, None) => Self::Status,
-            (RELOAD, None) => Self::Reload,
-            (METRICS, None) => Self::Metrics,
-            (COUNTERS, None) => Self::Counters,
+            (MODE, None) => Err("`mode` needs a field of that name".into()),
+            (_, Some(_)) => Err("the field `mode` belongs to the request `mode`".into()),
             (word, None) => {
-                return Err(
-                    UnknownWord::new("request", word, [STATUS, RELOAD, MODE, METRICS, COUNTERS]).to_string()
-                );
+                let found = PLAIN.iter().find(|(known, _)| *known == word).map(|(_, request)| *request);
+                let known = PLAIN.iter().map(|(known, _)| *known).chain([MODE]);
+                found.ok_or_else(|| UnknownWord::new("request", word, known).to_string())
             }
-            (_, Some(_)) => return Err("the field `mode` belongs to the request `mode`".into()),
-        };
-        Ok(request)
+        }
+    }
+
+    /// Whether it changes the instance.
+    pub(super) fn is_change(self) -> bool {
+        matches!(self, Self::Reload | Self::Mode(_))
     }
 
     /// The time that a client waits for the reply.
     pub(super) fn patience(self) -> Duration {
-        match self {
-            // A large policy on a slow machine, and directories that are listed to make the kernel forget names.
-            Self::Reload | Self::Mode(_) => Duration::from_secs(60),
-            Self::Status | Self::Metrics | Self::Counters => ANSWER_TIMEOUT,
-        }
+        // A large policy on a slow machine, and directories that are listed to make the kernel forget names.
+        if self.is_change() { Duration::from_secs(60) } else { ANSWER_TIMEOUT }
     }
 
     /// Encodes the request as one line, with its line feed.
     pub fn to_line(self) -> Vec<u8> {
-        let (word, mode) = match self {
-            Self::Status => (STATUS, None),
-            Self::Reload => (RELOAD, None),
-            Self::Mode(mode) => (MODE, Some(mode.word().to_owned())),
-            Self::Metrics => (METRICS, None),
-            Self::Counters => (COUNTERS, None),
-        };
+        let word = PLAIN.iter().find(|(_, request)| *request == self).map_or(MODE, |(word, _)| word);
+        let mode = if let Self::Mode(mode) = self { Some(mode.word().to_owned()) } else { None };
         let mut line = serde_json::to_vec(&RequestLine { v: VERSION, r#do: word.into(), mode })
             .expect("strings and numbers have a form in JSON");
         line.push(b'\n');

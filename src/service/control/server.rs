@@ -3,79 +3,41 @@
 mod attendant;
 
 use std::io;
+use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use namegate_core::gate::Mode;
 use nix::sys::socket::{Shutdown, shutdown};
+
+pub use self::attendant::ControlHandler;
 
 use self::attendant::Attendant;
 use super::directory::{SocketDirectory, SocketId};
 use super::name::InstanceName;
-use super::protocol::{InstanceCounters, InstanceStatus, ReloadOutcome};
-
-/// The handler of requests. It is called from several threads at once.
-pub trait ControlHandler: Send + Sync {
-    fn status(&self) -> InstanceStatus;
-
-    /// Reads the configuration files again.
-    ///
-    /// # Errors
-    /// Why the reload failed, so that the previous configuration stays active: lines for people.
-    fn reload(&self) -> Result<ReloadOutcome, String>;
-
-    /// Checks names in another mode from now on.
-    ///
-    /// # Errors
-    /// Why the mode was not changed.
-    fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String>;
-
-    /// The metrics as text for Prometheus.
-    fn metrics(&self) -> String;
-
-    /// The counters and the last refusals.
-    fn counters(&self) -> InstanceCounters;
-}
 
 /// A socket to which clients can connect, without a server that answers yet. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct ReservedSocket {
-    name: InstanceName,
-    socket: BoundSocket,
+    pub(super) name: InstanceName,
+    pub(super) directory: SocketDirectory,
+    pub(super) listener: UnixListener,
+    /// Identifies the file, so that the socket of another server is never removed.
+    pub(super) id: SocketId,
+    pub(super) is_removed: bool,
 }
 
 /// A socket on which an instance answers requests. It is removed when this is dropped. Requests that were read before are
 /// still answered, others are not.
 #[derive(Debug)]
 pub struct ControlServer {
-    socket: BoundSocket,
+    socket: ReservedSocket,
     is_ending: Arc<AtomicBool>,
 }
 
-/// A socket in its directory.
-#[derive(Debug)]
-struct BoundSocket {
-    directory: SocketDirectory,
-    listener: UnixListener,
-    /// Identifies the file, so that the socket of another server is never removed.
-    id: SocketId,
-    /// `None` after it was removed.
-    name: Option<InstanceName>,
-}
-
 impl ReservedSocket {
-    pub(super) fn new(
-        name: InstanceName,
-        directory: SocketDirectory,
-        listener: UnixListener,
-        id: SocketId,
-    ) -> Self {
-        Self { socket: BoundSocket { directory, listener, id, name: Some(name.clone()) }, name }
-    }
-
     pub fn name(&self) -> &InstanceName {
         &self.name
     }
@@ -86,9 +48,18 @@ impl ReservedSocket {
     /// The thread cannot be created.
     pub fn serve(self, instance: Arc<dyn ControlHandler>) -> io::Result<ControlServer> {
         let is_ending = Arc::new(AtomicBool::new(false));
-        let attendant = Attendant::new(self.socket.listener.try_clone()?, instance, is_ending.clone())?;
+        let attendant = Attendant::new(self.listener.try_clone()?, instance, is_ending.clone())?;
         thread::Builder::new().name("control".into()).spawn(move || attendant.answer_all())?;
-        Ok(ControlServer { socket: self.socket, is_ending })
+        Ok(ControlServer { socket: self, is_ending })
+    }
+}
+
+impl ReservedSocket {
+    /// Removes the file, once, and unless it is of another server by now.
+    fn remove(&mut self) {
+        if !mem::replace(&mut self.is_removed, true) && self.directory.id(&self.name) == Ok(self.id) {
+            let _ = self.directory.remove(&self.name);
+        }
     }
 }
 
@@ -102,17 +73,7 @@ impl Drop for ControlServer {
     }
 }
 
-impl BoundSocket {
-    fn remove(&mut self) {
-        if let Some(name) = self.name.take()
-            && self.directory.id(&name) == Ok(self.id)
-        {
-            let _ = self.directory.remove(&name);
-        }
-    }
-}
-
-impl Drop for BoundSocket {
+impl Drop for ReservedSocket {
     fn drop(&mut self) {
         self.remove();
     }

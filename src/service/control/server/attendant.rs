@@ -19,14 +19,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use namegate_core::gate::Mode;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
-use super::ControlHandler;
 use crate::service::control::ANSWER_TIMEOUT;
-use crate::service::control::protocol::{ControlReply, ControlRequest, MAX_REQUEST, ReloadOutcome};
+use crate::service::control::protocol::{
+    ControlReply, ControlRequest, InstanceCounters, InstanceStatus, MAX_REQUEST, ReloadOutcome,
+};
 
 /// Maximum number of open connections.
 const MAX_CONNECTIONS: usize = 64;
@@ -58,6 +60,29 @@ pub(super) struct Attendant {
     spare: Option<File>,
     strangers: Strangers,
     paused_until: Option<Instant>,
+}
+
+/// The handler of requests. It is called from several threads at once.
+pub trait ControlHandler: Send + Sync {
+    fn status(&self) -> InstanceStatus;
+
+    /// Reads the configuration files again.
+    ///
+    /// # Errors
+    /// Why the reload failed, so that the previous configuration stays active: lines for people.
+    fn reload(&self) -> Result<ReloadOutcome, String>;
+
+    /// Checks names in another mode from now on.
+    ///
+    /// # Errors
+    /// Why the mode was not changed.
+    fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String>;
+
+    /// The metrics as text for Prometheus.
+    fn metrics(&self) -> String;
+
+    /// The counters and the last refusals.
+    fn counters(&self) -> InstanceCounters;
 }
 
 /// Users without access who tried to connect.
@@ -269,7 +294,7 @@ impl Attendant {
     fn begin_all(&mut self) {
         loop {
             let (changing, is_full) = (self.running(true), self.running(false) >= MOST_READING);
-            let is_free = |request: ControlRequest| is_change(request) || !is_full;
+            let is_free = |request: ControlRequest| request.is_change() || !is_full;
             let counts = self.counts();
             let ready =
                 self.connections.iter().enumerate().filter_map(|(at, connection)| match connection.stage {
@@ -279,7 +304,7 @@ impl Attendant {
                     _ => None,
                 });
             let Some((at, request, _)) = ready.min_by_key(|(at, _, count)| (*count, *at)) else { return };
-            match is_change(request) && changing >= MOST_CHANGING {
+            match request.is_change() && changing >= MOST_CHANGING {
                 true => {
                     let number = self.connections[at].number;
                     self.reply(number, &ControlReply::failed(BUSY));
@@ -290,7 +315,7 @@ impl Attendant {
     }
 
     fn running(&self, changes: bool) -> usize {
-        let is_it = |connection: &&ControlConnection| matches!(connection.stage, ConnectionStage::Waiting(request) if is_change(request) == changes);
+        let is_it = |connection: &&ControlConnection| matches!(connection.stage, ConnectionStage::Waiting(request) if request.is_change() == changes);
         self.connections.iter().filter(is_it).count()
     }
 
@@ -332,13 +357,9 @@ impl Attendant {
         if let Err(error) = started {
             log::warn!("cannot carry out a request at the control socket: {error}");
             // Reading requests are short, so they can run in this thread.
-            let reply = match request {
-                ControlRequest::Status | ControlRequest::Metrics | ControlRequest::Counters => {
-                    carry_out(request, &*self.instance)
-                }
-                ControlRequest::Reload | ControlRequest::Mode(_) => {
-                    ControlReply::failed(format!("there can be no thread for it: {error}"))
-                }
+            let reply = match request.is_change() {
+                false => carry_out(request, &*self.instance),
+                true => ControlReply::failed(format!("there can be no thread for it: {error}")),
             };
             self.reply(number, &reply);
         }
@@ -354,13 +375,6 @@ impl Attendant {
         connection.stage = ConnectionStage::Answered(line, 0);
         connection.deadline = Instant::now() + ANSWER_TIMEOUT;
         self.advance(number);
-    }
-}
-
-fn is_change(request: ControlRequest) -> bool {
-    match request {
-        ControlRequest::Status | ControlRequest::Metrics | ControlRequest::Counters => false,
-        ControlRequest::Reload | ControlRequest::Mode(_) => true,
     }
 }
 
