@@ -3,9 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use namegate_files::json;
-
-use super::diagnoses::{Examination, text};
+use super::diagnoses::Examination;
 use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus};
 #[cfg(feature = "guard")]
@@ -39,13 +37,9 @@ pub fn run(args: &DoctorArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
     let checks = Machine::this().examine(&args.sources);
     #[cfg(feature = "guard")]
     let checks = try_guard(checks);
-    let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
-    if args.format.format == PlainFormat::Json {
-        json::write_line(out, &Examination { r#type: "doctor", condition, checks: &checks })?;
-    } else {
-        text(&checks, out)?;
-    }
-    Ok(match condition {
+    let examination = Examination::new("doctor", &checks);
+    examination.write(args.format.format, out)?;
+    Ok(match examination.condition {
         Condition::Ok | Condition::Unknown => ExitStatus::Clean,
         Condition::Warn | Condition::Fail => ExitStatus::Findings,
     })
@@ -58,7 +52,7 @@ fn try_guard(mut checks: Vec<Diagnosis>) -> Vec<Diagnosis> {
     if let Some(guard) = checks.iter_mut().find(settings_allow)
         && nix::unistd::geteuid().is_root()
     {
-        let loaded = super::guard::check::load();
+        let loaded = super::guard::load_check::load();
         // A machine without a guard is not broken.
         *guard = Diagnosis { id: guard.id, condition: loaded.condition.min(Condition::Warn), ..loaded };
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 #[cfg(feature = "parquet")]
@@ -21,6 +21,7 @@ use namegate_scan::report::github::Github;
 use namegate_scan::report::html::{Glyph, Html, ReportMetadata};
 use namegate_scan::report::json::Json;
 use namegate_scan::report::junit::Junit;
+use namegate_scan::report::layout::{BOLD, PLAIN, styled, write_wrapped};
 use namegate_scan::report::multi_report::{FaultReport, MultiReport};
 use namegate_scan::report::parquet::Parquet;
 use namegate_scan::report::sarif::Sarif;
@@ -103,6 +104,12 @@ pub struct SuggestionArgs {
     /// [default: guessed from the names]
     #[arg(long, value_name = "NAME")]
     pub encoding: Option<Encoding>,
+}
+
+/// Writes the name of a field, and its value wrapped in the columns behind `width`.
+pub(super) fn write_field(out: &mut dyn Write, width: usize, name: &str, value: &str) -> io::Result<()> {
+    write!(out, "{}", styled(BOLD, name, width))?;
+    write_wrapped(out, width, PLAIN, value)
 }
 
 /// A format for findings.

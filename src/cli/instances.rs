@@ -43,26 +43,15 @@ impl InstanceSelector {
         let sockets = sockets();
         let asked = self.user.as_deref().map(uid_of).transpose()?;
         let me = geteuid().as_raw();
-        let candidates: Vec<&FoundSocket> = match asked {
+        let candidates: Vec<&FoundSocket> = match asked.filter(|&uid| uid != me) {
             None => sockets.own.iter().collect(),
-            Some(uid) if uid == me => sockets.own.iter().collect(),
             Some(uid) => sockets.others.iter().filter(|found| found.uid() == uid).collect(),
         };
         let whose =
             asked.filter(|&uid| uid != me).map(|uid| format!(" of {}", user(uid))).unwrap_or_default();
         let Some(which) = &self.which else {
             let there: Vec<&FoundSocket> = candidates.into_iter().filter(|found| found.is_there()).collect();
-            return only(&there).ok_or_else(|| match there.as_slice() {
-                [] => {
-                    let hints = format!("{}{}", hint(&sockets, asked, |_| true), guard_hint(None));
-                    let start = if hints.is_empty() { "; `namegate mount` starts one" } else { "" };
-                    CliError::new(format!("no instance{whose} is running{hints}{start}"))
-                }
-                several => CliError::new(format!(
-                    "more than one instance{whose} is running; say which: {}",
-                    several.iter().map(|found| found.name().as_str()).collect::<Vec<_>>().join(", ")
-                )),
-            });
+            return only(&there).ok_or_else(|| not_one(&there, &sockets, asked, &whose));
         };
         let what = display(which.as_bytes()).to_string();
         let place = path::absolute(which).map_err(|error| CliError::new(format!("{what}: {error}")))?;
@@ -84,10 +73,11 @@ impl InstanceSelector {
         }
         // A mount that is not in this namespace can be one of our own, who are believed.
         let owner = mounted.unwrap_or(me);
-        let asked_there: Vec<&FoundSocket> = match asked {
-            Some(uid) if uid != owner => Vec::new(),
-            _ => sockets.own.iter().chain(&sockets.others).filter(|found| whose_is(found, owner)).collect(),
-        };
+        let mut asked_there: Vec<&FoundSocket> = Vec::new();
+        if asked.is_none_or(|uid| uid == owner) {
+            asked_there
+                .extend(sockets.own.iter().chain(&sockets.others).filter(|found| found.uid() == owner));
+        }
         let there = mounted_at(&asked_there, &place);
         only(&there).ok_or_else(|| match there.as_slice() {
             [] if mounted.is_some() && owner != me && !Uid::from_raw(me).is_root() => CliError::new(format!(
@@ -98,13 +88,7 @@ impl InstanceSelector {
                 "no instance{whose} that answers is mounted on {what}; `namegate list` shows all{}",
                 guard_hint(Some(&place))
             )),
-            several => {
-                let sockets: Vec<_> = several.iter().map(|found| shown(&found.path())).collect();
-                CliError::new(format!(
-                    "more than one instance is mounted on {what}; say the name: {}",
-                    sockets.join(", ")
-                ))
-            }
+            several => several_mounted(several, &what),
         })
     }
 
@@ -149,8 +133,23 @@ fn uid_of(user: &str) -> Result<u32, CliError> {
     found.map(|user| user.uid.as_raw()).ok_or_else(unknown)
 }
 
-fn whose_is(found: &FoundSocket, uid: u32) -> bool {
-    found.uid() == uid
+/// Why no instance is meant where none is named: none is running, or several are.
+fn not_one(there: &[&FoundSocket], sockets: &FoundSockets, asked: Option<u32>, whose: &str) -> CliError {
+    if there.is_empty() {
+        let hints = format!("{}{}", hint(sockets, asked, |_| true), guard_hint(None));
+        let start = if hints.is_empty() { "; `namegate mount` starts one" } else { "" };
+        return CliError::new(format!("no instance{whose} is running{hints}{start}"));
+    }
+    let names = there.iter().map(|found| found.name().as_str()).collect::<Vec<_>>().join(", ");
+    CliError::new(format!("more than one instance{whose} is running; say which: {names}"))
+}
+
+fn several_mounted(several: &[&FoundSocket], what: &str) -> CliError {
+    let sockets: Vec<_> = several.iter().map(|found| shown(&found.path())).collect();
+    CliError::new(format!(
+        "more than one instance is mounted on {what}; say the name: {}",
+        sockets.join(", ")
+    ))
 }
 
 fn only(found: &[&FoundSocket]) -> Option<FoundSocket> {

@@ -27,6 +27,7 @@ mod metrics;
 mod mode;
 mod mount;
 mod mount_answer;
+mod mount_status;
 mod output;
 mod overview;
 mod policy;
@@ -39,7 +40,6 @@ mod rule_examples;
 mod rules;
 mod scan;
 mod setting_args;
-mod status;
 mod targets;
 mod top;
 mod upgrade;
@@ -55,13 +55,13 @@ use std::process::ExitCode;
 use anstream::ColorChoice;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
-use namegate_core::name::scalar::UNICODE_VERSION;
 use namegate_files::output::WaitingWriter;
 use namegate_scan::report::{FailOn, Summary, layout};
 use namegate_telemetry::log::{LogFormat, install};
 use terminal_size::{Width, terminal_size_of};
 
 use self::colours::UncolouredOutput;
+use crate::explain::unicode_version;
 use crate::service::fd_store;
 
 /// The exit status of a run.
@@ -192,7 +192,7 @@ enum Command {
     Watch(Box<watch::WatchArgs>),
     #[cfg(feature = "guard")]
     Guard(guard::GuardArgs),
-    Status(status::StatusArgs),
+    Status(mount_status::StatusArgs),
     List(list::ListArgs),
     ListPairs(list_pairs::ListPairsArgs),
     Top(top::TopArgs),
@@ -323,8 +323,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         }
         writeln!(out, "namegate {}", env!("CARGO_PKG_VERSION"))?;
         if cli.verbose {
-            let (major, minor, patch) = UNICODE_VERSION;
-            writeln!(out, "Unicode {major}.{minor}.{patch}")?;
+            writeln!(out, "Unicode {}", unicode_version())?;
         }
         return Ok(ExitStatus::Clean);
     };
@@ -339,7 +338,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Watch(args) => watch::run(&args, out),
         #[cfg(feature = "guard")]
         Command::Guard(args) => guard::run(&args, out),
-        Command::Status(args) => status::run(&args, out),
+        Command::Status(args) => mount_status::run(&args, out),
         Command::List(args) => list::run(&args, out),
         Command::ListPairs(args) => list_pairs::run(&args, out),
         Command::Top(args) => top::run(&args, out),

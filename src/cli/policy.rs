@@ -4,22 +4,21 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anstyle::Style;
 use clap::{Subcommand, ValueEnum};
 use namegate_core::name::display::shown;
-use namegate_core::name::scalar::UNICODE_VERSION;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::{self, ProfileRule};
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_core::policy::{ActiveRule, OnMismatch, Policy};
-use namegate_scan::report::layout::{BOLD, counted, severity_style, write_wrapped};
+use namegate_scan::report::layout::{counted, severity_style};
 use namegate_settings::read;
 use serde_json::json;
 
-use super::format::FormatArgs;
+use super::format::{FormatArgs, write_field};
 use super::policy_args::{PolicyArgs, check_files};
 use super::profiles::{line_json, write_row};
 use super::{CliError, ExitStatus};
+use crate::explain::unicode_version;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,17 +113,8 @@ fn profile_names(policy: &Policy) -> Vec<&'static str> {
     policy.profiles().iter().map(|p: &&profile::Profile| p.name).collect()
 }
 
-fn unicode_version() -> String {
-    let (major, minor, update) = UNICODE_VERSION;
-    format!("{major}.{minor}.{update}")
-}
-
 fn text(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
-    let mut field = |name: &str, value: &str| {
-        const NAME: usize = 15;
-        write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
-        write_wrapped(out, NAME, Style::new(), value)
-    };
+    let mut field = |name: &str, value: &str| write_field(out, 15, name, value);
     let profiles = profile_names(policy);
     field("profiles", &if profiles.is_empty() { "none: UTF-8 alone".into() } else { profiles.join(", ") })?;
     field("Unicode", &unicode_version())?;

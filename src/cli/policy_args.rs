@@ -3,47 +3,29 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::error::Result as ClapResult;
-use clap::{ArgMatches, Command, FromArgMatches};
 use namegate_core::name::display::shown;
 use namegate_core::policy::Policy;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::Profile;
-use namegate_settings::{MountSettings, Setting};
+use namegate_settings::Setting;
 
-use super::{CliError, ExitStatus, setting_args};
+use super::setting_args::{SettingArgs, SettingGroup};
+use super::{CliError, ExitStatus};
 
 /// The options that select the policy.
+pub type PolicyArgs = SettingArgs<PolicyGroup>;
+
 #[derive(Clone, Debug, Default)]
-pub struct PolicyArgs(Box<MountSettings>);
+pub struct PolicyGroup;
 
-fn is_of_policy(setting: &Setting) -> bool {
-    setting.is_policy
-}
-
-impl clap::Args for PolicyArgs {
-    fn augment_args(command: Command) -> Command {
-        setting_args::add(command, is_of_policy)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+impl SettingGroup for PolicyGroup {
+    fn has(setting: &Setting) -> bool {
+        setting.is_policy
     }
 }
 
-impl FromArgMatches for PolicyArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> ClapResult<Self> {
-        Ok(Self(Box::new(setting_args::given(matches, is_of_policy))))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> ClapResult<()> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl PolicyArgs {
-    /// The policy of the options: see [`MountSettings::policy`].
+impl SettingArgs<PolicyGroup> {
+    /// The policy of the options: see [`MountSettings::policy`](namegate_settings::MountSettings::policy).
     ///
     /// # Errors
     /// What is wrong with the options, or with the file that they name.

@@ -1,6 +1,7 @@
 //! Options of the command line, made from the table of settings.
 
 use std::ffi::OsString;
+use std::marker::PhantomData;
 
 use clap::builder::{
     OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser,
@@ -11,17 +12,35 @@ use namegate_settings::{Choices, MountSettings, Setting, SettingKind, SettingPla
 
 use super::profiles;
 
-/// Every setting that `namegate mount` takes on the command line.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SettingArgs(pub MountSettings);
-
-fn is_of_mount(setting: &Setting) -> bool {
-    setting.may_stand(SettingPlace::CommandLine) || setting.may_stand(SettingPlace::Argument)
+/// Which settings a command takes as options.
+pub trait SettingGroup: Send + Sync + 'static {
+    fn has(setting: &Setting) -> bool;
 }
 
-impl clap::Args for SettingArgs {
+/// The settings of a group that were given on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct SettingArgs<G>(pub(super) Box<MountSettings>, PhantomData<G>);
+
+/// Every setting that `namegate mount` takes.
+#[derive(Clone, Debug, Default)]
+pub struct MountGroup;
+
+impl SettingGroup for MountGroup {
+    fn has(setting: &Setting) -> bool {
+        setting.may_stand(SettingPlace::CommandLine) || setting.may_stand(SettingPlace::Argument)
+    }
+}
+
+impl<G: SettingGroup> clap::Args for SettingArgs<G> {
     fn augment_args(command: Command) -> Command {
-        add(command, is_of_mount)
+        TABLE.iter().filter(|setting| G::has(setting)).fold(command, |command, setting| {
+            let words = setting.words.iter().map(|(word, meaning)| {
+                let help = format!("The same as --{}={meaning}", setting.name);
+                let arg = Arg::new(*word).long(*word).help(help).action(ArgAction::SetTrue);
+                arg.hide(true).conflicts_with(setting.name)
+            });
+            command.arg(option(setting)).args(words)
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -29,41 +48,24 @@ impl clap::Args for SettingArgs {
     }
 }
 
-impl FromArgMatches for SettingArgs {
+impl<G: SettingGroup> FromArgMatches for SettingArgs<G> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self> {
-        Ok(Self(given(matches, is_of_mount)))
+        let mut settings = MountSettings::default();
+        for setting in TABLE.iter().filter(|setting| G::has(setting)) {
+            let values = matches.get_many::<OsString>(setting.name).into_iter().flatten().cloned();
+            let meant = setting.words.iter().filter(|(word, _)| matches.get_flag(word));
+            for text in values.chain(meant.map(|(_, meaning)| meaning.to_string().into())) {
+                let set = settings.set(setting, &text);
+                debug_assert!(set.is_ok(), "the parser has read the value of {} before", setting.name);
+            }
+        }
+        Ok(Self(Box::new(settings), PhantomData))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<()> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-/// Adds an option for each setting that `is_meant` chooses.
-pub(super) fn add(command: Command, is_meant: fn(&Setting) -> bool) -> Command {
-    TABLE.iter().filter(|setting| is_meant(setting)).fold(command, |command, setting| {
-        let words = setting.words.iter().map(|(word, meaning)| {
-            let help = format!("The same as --{}={meaning}", setting.name);
-            let arg = Arg::new(*word).long(*word).help(help).action(ArgAction::SetTrue);
-            arg.hide(true).conflicts_with(setting.name)
-        });
-        command.arg(option(setting)).args(words)
-    })
-}
-
-/// The settings that were given.
-pub(super) fn given(matches: &ArgMatches, is_meant: fn(&Setting) -> bool) -> MountSettings {
-    let mut settings = MountSettings::default();
-    for setting in TABLE.iter().filter(|setting| is_meant(setting)) {
-        let values = matches.get_many::<OsString>(setting.name).into_iter().flatten().cloned();
-        let meant = setting.words.iter().filter(|(word, _)| matches.get_flag(word));
-        for text in values.chain(meant.map(|(_, meaning)| meaning.to_string().into())) {
-            let set = settings.set(setting, &text);
-            debug_assert!(set.is_ok(), "the parser has read the value of {} before", setting.name);
-        }
-    }
-    settings
 }
 
 fn option(setting: &'static Setting) -> Arg {
@@ -95,7 +97,7 @@ fn option(setting: &'static Setting) -> Arg {
     }
 }
 
-/// Reads a value and leaves it as text, for [`given`].
+/// Reads a value and leaves it as text, for [`SettingArgs`].
 fn parser(setting: &'static Setting) -> ValueParser {
     let words = |values: Vec<PossibleValue>| PossibleValuesParser::new(values).map(OsString::from).into();
     match setting.kind {

@@ -6,15 +6,14 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use namegate_core::name::display::{display, harmless};
+use namegate_core::name::display::harmless;
 use namegate_scan::report::layout::BOLD;
 use namegate_telemetry::audit::RecentRefusal;
 use namegate_telemetry::metrics::{MetricsSnapshot, OperationCounts, RuleCount};
-use nix::unistd::{Uid, User};
 use unicode_width::UnicodeWidthChar;
 
 use super::guards::{GuardSummary, known_guards, read_guards};
-use super::instances::{InstanceSelector, ask};
+use super::instances::{InstanceSelector, ask, user};
 use super::{CliError, ExitStatus};
 use crate::service::control::{ControlRequest, FoundSocket, InstanceCounters};
 
@@ -74,13 +73,13 @@ pub(super) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<ExitStatus, Cli
             Err(_) => return Ok(ExitStatus::Clean),
         };
         if is_once {
-            frame(&before, &now, (usize::MAX, usize::MAX), out)?;
+            frame(&before, &now, ViewSize { columns: usize::MAX, rows: usize::MAX }, out)?;
             return Ok(ExitStatus::Clean);
         }
         let (columns, rows) =
             terminal_size::terminal_size().map_or((80, 24), |(columns, rows)| (columns.0, rows.0));
         // One line is left for the cursor.
-        let size = (usize::from(columns), usize::from(rows).saturating_sub(1));
+        let size = ViewSize { columns: columns.into(), rows: usize::from(rows).saturating_sub(1) };
         let mut view = Vec::new();
         frame(&before, &now, size, &mut view)?;
         // To the upper left; what is left of the view before goes line by line and below, so that nothing flickers.
@@ -130,16 +129,55 @@ fn rates<'c>(before: &InstanceCounters, now: &'c InstanceCounters, seconds: f64)
     rates
 }
 
-/// One view, in so many columns and rows.
-fn frame(
+#[derive(Clone, Copy)]
+struct ViewSize {
+    columns: usize,
+    rows: usize,
+}
+
+/// Writes one view.
+fn frame(before: &TopReading, now: &TopReading, size: ViewSize, out: &mut dyn Write) -> io::Result<()> {
+    let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
+    let rates = rates(&before.counters, &now.counters, seconds);
+    let mut lines = summary_lines(before, now, &rates, seconds);
+    lines.extend(guard_lines(&before.guards, &now.guards, seconds));
+    lines.push(String::new());
+    lines.push(format!(
+        "{HEAD}{:<16}{:>10}{:>10}{:>12}{:>14}",
+        "OPERATION", "PER S", "FAILED/S", "MEAN US", "TOTAL"
+    ));
+    let refusals = refusals(&now.counters.refusals);
+    // What was refused matters more than the last of the operations.
+    let room = size.rows.saturating_sub(lines.len() + refusals.len().min(size.rows / 2));
+    for rate in rates.iter().take(room) {
+        lines.push(format!(
+            "{:<16}{:>10.1}{:>10.1}{:>12.1}{:>14}",
+            harmless(rate.op),
+            rate.per_second,
+            rate.failed,
+            rate.mean,
+            rate.total
+        ));
+    }
+    lines.extend(refusals);
+    for line in lines.iter().take(size.rows) {
+        let text = cut(line.trim_start_matches(HEAD), size.columns);
+        match line.starts_with(HEAD) {
+            true => writeln!(out, "{BOLD}{text}{BOLD:#}")?,
+            false => writeln!(out, "{text}")?,
+        }
+    }
+    Ok(())
+}
+
+/// What the instance is, and what all of its operations and its server have counted.
+fn summary_lines(
     before: &TopReading,
     now: &TopReading,
-    (columns, rows): (usize, usize),
-    out: &mut dyn Write,
-) -> io::Result<()> {
+    rates: &[OperationRate<'_>],
+    seconds: f64,
+) -> Vec<String> {
     let counters = &now.counters;
-    let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
-    let rates = rates(&before.counters, counters, seconds);
     let sum = |of: fn(&OperationRate<'_>) -> f64| rates.iter().map(of).sum::<f64>();
     let snapshot = &counters.counters;
     let mut lines = vec![format!(
@@ -165,34 +203,7 @@ fn frame(
             gauges.inodes, gauges.open_files, gauges.open_directories, gauges.backing_ids
         ));
     }
-    lines.extend(guard_lines(&before.guards, &now.guards, seconds));
-    lines.push(String::new());
-    lines.push(format!(
-        "{HEAD}{:<16}{:>10}{:>10}{:>12}{:>14}",
-        "OPERATION", "PER S", "FAILED/S", "MEAN US", "TOTAL"
-    ));
-    let refusals = refusals(&counters.refusals);
-    // What was refused matters more than the last of the operations.
-    let room = rows.saturating_sub(lines.len() + refusals.len().min(rows / 2));
-    for rate in rates.iter().take(room) {
-        lines.push(format!(
-            "{:<16}{:>10.1}{:>10.1}{:>12.1}{:>14}",
-            harmless(rate.op),
-            rate.per_second,
-            rate.failed,
-            rate.mean,
-            rate.total
-        ));
-    }
-    lines.extend(refusals);
-    for line in lines.iter().take(rows) {
-        let text = cut(line.trim_start_matches(HEAD), columns);
-        match line.starts_with(HEAD) {
-            true => writeln!(out, "{BOLD}{text}{BOLD:#}")?,
-            false => writeln!(out, "{text}")?,
-        }
-    }
-    Ok(())
+    lines
 }
 
 /// The guards that have refused or audited the most in these seconds.
@@ -257,10 +268,7 @@ fn refusals(refusals: &[RecentRefusal]) -> Vec<String> {
 fn who(refused: &RecentRefusal) -> String {
     let user = match refused.uid {
         None => "nobody known".into(),
-        Some(uid) => match User::from_uid(Uid::from_raw(uid)) {
-            Ok(Some(user)) => display(user.name.as_bytes()).to_string(),
-            _ => format!("uid {uid}"),
-        },
+        Some(uid) => user(uid),
     };
     match &refused.command {
         Some(command) => format!("{user}, {}", harmless(&command.shown)),
@@ -368,7 +376,7 @@ mod tests {
         };
         for (columns, rows) in [(80, 23), (20, 5), (1, 1), (usize::MAX, usize::MAX)] {
             let mut out = Vec::new();
-            frame(&reading(&counters), &reading(&counters), (columns, rows), &mut out).unwrap();
+            frame(&reading(&counters), &reading(&counters), ViewSize { columns, rows }, &mut out).unwrap();
             let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
             assert!(text.lines().count() <= rows);
             for line in text.lines() {

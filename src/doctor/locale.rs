@@ -179,9 +179,10 @@ fn assignment(line: &[u8]) -> Option<Vec<u8>> {
     Some([name, value].join(&b'='))
 }
 
+const SERVICES: &str = "locale-services";
+
 /// Services that run in a locale that is not UTF-8, each once.
 fn services(machine: &Machine) -> Diagnosis {
-    const ID: &str = "locale-services";
     const SHOWN: usize = 8;
     let mut found = BTreeMap::<String, String>::new();
     let (mut remove, mut is_lang_to_set) = (BTreeSet::new(), false);
@@ -215,20 +216,7 @@ fn services(machine: &Machine) -> Diagnosis {
         }
     }
     if found.is_empty() {
-        return match (looked_at, hidden) {
-            (0, 0) => Diagnosis::ok(ID, "no service is running"),
-            (0, hidden) => Diagnosis::unknown(
-                ID,
-                format!(
-                    "the environment of no service can be read: only root can, and not where a title has replaced it ({hidden} hidden)"
-                ),
-            ),
-            (_, 0) => Diagnosis::ok(ID, format!("all services have a UTF-8 locale ({looked_at} examined)")),
-            (_, _) => Diagnosis::ok(
-                ID,
-                format!("all visible services have a UTF-8 locale ({looked_at} examined, {hidden} hidden)"),
-            ),
-        };
+        return no_bad_service(looked_at, hidden);
     }
     let mut shown: Vec<String> = found.iter().map(|(service, why)| format!("{service} ({why})")).collect();
     let more = shown.len().saturating_sub(SHOWN);
@@ -242,7 +230,7 @@ fn services(machine: &Machine) -> Diagnosis {
     let lines: Vec<String> = unset.into_iter().chain(is_lang_to_set.then_some(set)).collect();
     let all = format!("; or localectl set-locale LANG={UTF8} for all of them");
     Diagnosis::warn(
-        ID,
+        SERVICES,
         format!("not UTF-8: {}", shown.join(", ")),
         format!(
             "systemctl edit SERVICE, and in [Service] {}{}",
@@ -250,6 +238,24 @@ fn services(machine: &Machine) -> Diagnosis {
             if is_lang_to_set { &all } else { "" }
         ),
     )
+}
+
+/// No service has a locale that is not UTF-8, as far as that can be seen.
+fn no_bad_service(looked_at: usize, hidden: usize) -> Diagnosis {
+    match (looked_at, hidden) {
+        (0, 0) => Diagnosis::ok(SERVICES, "no service is running"),
+        (0, hidden) => Diagnosis::unknown(
+            SERVICES,
+            format!(
+                "the environment of no service can be read: only root can, and not where a title has replaced it ({hidden} hidden)"
+            ),
+        ),
+        (_, 0) => Diagnosis::ok(SERVICES, format!("all services have a UTF-8 locale ({looked_at} examined)")),
+        (_, _) => Diagnosis::ok(
+            SERVICES,
+            format!("all visible services have a UTF-8 locale ({looked_at} examined, {hidden} hidden)"),
+        ),
+    }
 }
 
 /// Whether it is an environment as exec gave it: variables, each with its end.

@@ -199,7 +199,6 @@ impl Explanation {
         let text = std::str::from_utf8(name).ok();
         let mut rows = Rows::default();
         rows.read(name);
-        let (major, minor, update) = UNICODE_VERSION;
         Self {
             kind: "explanation",
             name: text.map(str::to_owned),
@@ -216,9 +215,15 @@ impl Explanation {
             readings: if text.is_some() { Vec::new() } else { readings(name) },
             profiles: profiles.iter().map(|profile| profile.name).collect(),
             objections: objection::objections(name, profiles),
-            unicode_version: format!("{major}.{minor}.{update}"),
+            unicode_version: unicode_version(),
         }
     }
+}
+
+/// The version of the Unicode data, such as `17.0.0`.
+pub fn unicode_version() -> String {
+    let (major, minor, update) = UNICODE_VERSION;
+    format!("{major}.{minor}.{update}")
 }
 
 #[derive(Default)]

@@ -5,14 +5,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{ArgMatches, Command, FromArgMatches};
-use namegate_settings::{MountSettings, Setting};
+use namegate_settings::Setting;
 use namegate_telemetry::audit::{Audit, AuditLog, AuditSettings};
 use namegate_telemetry::metrics::{GuardMetrics, MetricsOutlets};
 
 use super::super::format::FormatArgs;
 use super::super::output::cannot_write;
-use super::super::setting_args;
+use super::super::setting_args::{SettingArgs, SettingGroup};
 use super::super::{CliError, ExitStatus};
 use super::require_root;
 use crate::service::guard_events::{self, GuardEventSinks, GuardEventsError};
@@ -42,35 +41,16 @@ pub(super) struct EventsArgs {
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
     #[command(flatten)]
-    outlets: OutletArgs,
+    outlets: SettingArgs<OutletGroup>,
 }
 
 /// Where metrics go: the options of a mount.
 #[derive(Clone, Debug, Default)]
-struct OutletArgs(MountSettings);
+struct OutletGroup;
 
-fn is_of_outlets(setting: &Setting) -> bool {
-    setting.key.0 == "metrics"
-}
-
-impl clap::Args for OutletArgs {
-    fn augment_args(command: Command) -> Command {
-        setting_args::add(command, is_of_outlets)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for OutletArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(setting_args::given(matches, is_of_outlets)))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+impl SettingGroup for OutletGroup {
+    fn has(setting: &Setting) -> bool {
+        setting.key.0 == "metrics"
     }
 }
 

@@ -1,10 +1,10 @@
 //! `namegate guard`: the policy inside the kernel.
 
-pub(super) mod check;
 mod events;
+mod guard_status;
+pub(super) mod load_check;
 mod off;
 mod on;
-mod status;
 
 use std::io::Write;
 
@@ -42,18 +42,18 @@ pub(super) struct GuardArgs {
 enum GuardAction {
     On(Box<on::OnArgs>),
     Off(off::OffArgs),
-    Status(status::GuardStatusArgs),
+    Status(guard_status::GuardStatusArgs),
     Events(Box<events::EventsArgs>),
-    Check(check::GuardCheckArgs),
+    Check(load_check::GuardCheckArgs),
 }
 
 pub(super) fn run(args: &GuardArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
     match &args.action {
         GuardAction::On(args) => on::run(args, out),
         GuardAction::Off(args) => off::run(args, out),
-        GuardAction::Status(args) => status::run(args, out),
+        GuardAction::Status(args) => guard_status::run(args, out),
         GuardAction::Events(args) => events::run(args, out),
-        GuardAction::Check(args) => check::run(args, out),
+        GuardAction::Check(args) => load_check::run(args, out),
     }
 }
 

@@ -1,10 +1,11 @@
 //! `namegate guard on`: puts a policy on a directory tree.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use namegate_core::name::display::shown;
+use namegate_core::policy::Policy;
 use namegate_core::policy::automaton::{Automaton, Coverage};
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
@@ -74,10 +75,8 @@ fn errno_parser() -> impl TypedValueParser<Value = Errno> {
 pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let policy = args.policy.policy(&[&profile::STRICT])?;
     let coverage = Coverage::new(&policy);
-    if args.strict && !coverage.left_out.is_empty() {
-        let rules: Vec<String> =
-            coverage.left_out.iter().map(|left| format!("\n  {}: {}", left.rule, left.obstacle)).collect();
-        return Err(CliError::new(format!("the kernel cannot check these rules:{}", rules.concat())));
+    if args.strict {
+        check_all_covered(&coverage)?;
     }
     let automaton = Automaton::new(&coverage).map_err(CliError::new)?;
     let target = GuardTarget::from_path(&args.path, args.whole_filesystem).map_err(CliError::new)?;
@@ -94,27 +93,13 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
         |guard: &SlotGuard| guard.path().is_some_and(|path| GuardTarget::is_at(&path, &guard.scope));
     let claim = Claim::new(&on, &target, leads_there);
     if let Some(other) = claim.other_path.as_ref().filter(|_| !args.replace) {
-        let what = if target.root.is_some() { "the directory" } else { "the file system of" };
-        return Err(CliError::new(format!(
-            "{what} {} is guarded as {1} already: this guard would replace that one. Give --replace, or turn that \
-             one off: namegate guard off {1}",
-            shown(&target.path),
-            shown(other),
-        )));
+        return Err(guarded_already(&target, other));
     }
     let before = claim.replaced.or(claim.stale.first().copied());
-    let was_enforcing = before.is_some_and(|guard| guard.scope.refusal.is_some());
-    let is_enforcing = args.enforce || (was_enforcing && !args.audit);
-    let same_errno = before.and_then(|guard| guard.scope.refusal);
-    let errno = args.errno.or(same_errno).unwrap_or(Errno::EINVAL);
-    let note = GuardNote {
-        path: JsonBytes::new(target.path.as_os_str().as_encoded_bytes()),
-        is_top: target.is_top,
-        filesystem: target.kind.clone(),
-        since: timestamp_of_now(),
-        profiles: policy.profiles().iter().map(|profile| profile.name.into()).collect(),
-        policy: Config::from_policy(&policy).map_err(CliError::new)?.to_toml(),
-    };
+    let refusal = before.and_then(|guard| guard.scope.refusal);
+    let is_enforcing = args.enforce || (refusal.is_some() && !args.audit);
+    let errno = args.errno.or(refusal).unwrap_or(Errno::EINVAL);
+    let note = note(&target, &policy)?;
     let scope =
         GuardScope { device: target.device, root: target.root, refusal: is_enforcing.then_some(errno) };
     let id = claim.replaced.map_or_else(|| guards.new_id(), |guard| guard.id);
@@ -139,16 +124,51 @@ pub(super) fn run(args: &OnArgs, out: &mut dyn Write) -> Result<ExitStatus, CliE
         writeln!(out, "It replaces the guard of {}.", shown(other))?;
     }
     report_beyond(&target, out)?;
-    if !coverage.left_out.is_empty() {
-        let rules: Vec<&str> = coverage.left_out.iter().map(|left| left.rule.name()).collect();
-        writeln!(
-            out,
-            "{} not checked by the kernel: {}. `namegate watch` reports such names",
-            counted(rules.len() as u64, "rule is", "rules are"),
-            rules.join(", ")
-        )?;
-    }
+    report_left_out(&coverage, out)?;
     Ok(ExitStatus::Clean)
+}
+
+fn note(target: &GuardTarget, policy: &Policy) -> Result<GuardNote, CliError> {
+    Ok(GuardNote {
+        path: JsonBytes::new(target.path.as_os_str().as_encoded_bytes()),
+        is_top: target.is_top,
+        filesystem: target.kind.clone(),
+        since: timestamp_of_now(),
+        profiles: policy.profiles().iter().map(|profile| profile.name.into()).collect(),
+        policy: Config::from_policy(policy).map_err(CliError::new)?.to_toml(),
+    })
+}
+
+fn check_all_covered(coverage: &Coverage<'_>) -> Result<(), CliError> {
+    if coverage.left_out.is_empty() {
+        return Ok(());
+    }
+    let rules = coverage.left_out.iter().map(|left| format!("\n  {}: {}", left.rule, left.obstacle));
+    Err(CliError::new(format!("the kernel cannot check these rules:{}", rules.collect::<String>())))
+}
+
+fn guarded_already(target: &GuardTarget, other: &Path) -> CliError {
+    let what = if target.root.is_some() { "the directory" } else { "the file system of" };
+    CliError::new(format!(
+        "{what} {} is guarded as {1} already: this guard would replace that one. Give --replace, or turn that \
+         one off: namegate guard off {1}",
+        shown(&target.path),
+        shown(other),
+    ))
+}
+
+/// Lists the rules that the kernel does not check.
+fn report_left_out(coverage: &Coverage<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let rules: Vec<&str> = coverage.left_out.iter().map(|left| left.rule.name()).collect();
+    if rules.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{} not checked by the kernel: {}. `namegate watch` reports such names",
+        counted(rules.len() as u64, "rule is", "rules are"),
+        rules.join(", ")
+    )
 }
 
 fn not_loaded(error: GuardError) -> CliError {

@@ -11,7 +11,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use namegate_settings::{MountOptions, MountSettings, Strictness};
 use namegate_telemetry::log::LogFormat;
 
-use super::setting_args::SettingArgs;
+use super::setting_args::{MountGroup, SettingArgs};
 use super::{CliError, ExitStatus};
 use crate::service::notify::ServiceManager;
 use crate::service::serve::{check, serve, serve_in_background};
@@ -45,7 +45,7 @@ Exit status: 0 unmounted, or with --daemon mounted; 2 not mounted, or the mount 
 #[command(after_help = EXAMPLES)]
 pub(super) struct MountArgs {
     #[command(flatten)]
-    settings: SettingArgs,
+    settings: SettingArgs<MountGroup>,
     /// Mount options, as mount(8) takes them
     #[arg(short = 'o', long = "options", value_name = "OPTION,...", value_parser = mount_options())]
     options: Vec<OsString>,

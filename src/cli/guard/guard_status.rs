@@ -2,13 +2,11 @@
 
 use std::io::{self, Write};
 
-use anstyle::Style;
 use namegate_files::json;
 use namegate_guard::program::END_HOOK;
 use namegate_guard::report::GuardsReport;
-use namegate_scan::report::layout::{BOLD, write_wrapped};
 
-use super::super::format::{FormatArgs, PlainFormat};
+use super::super::format::{FormatArgs, PlainFormat, write_field};
 use super::super::{CliError, ExitStatus};
 use super::{counted_names, require_root};
 
@@ -43,10 +41,7 @@ fn text(report: &GuardsReport, out: &mut dyn Write) -> io::Result<()> {
     if report.guards.is_empty() {
         return writeln!(out, "no guard is on");
     }
-    let field = |out: &mut dyn Write, name: &str, value: &str| {
-        write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
-        write_wrapped(out, NAME, Style::new(), value)
-    };
+    let field = |out: &mut dyn Write, name: &str, value: &str| write_field(out, NAME, name, value);
     for guard in &report.guards {
         let scope = if guard.scope == "tree" { "this directory and below" } else { "the whole file system" };
         field(out, "guard", &format!("{} ({}, {scope})", guard.path.shown, guard.filesystem))?;

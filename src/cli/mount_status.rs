@@ -2,21 +2,20 @@
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::iter;
 use std::time::Duration;
 
-use anstyle::Style;
 use indicatif::HumanDuration;
 use namegate_core::name::display::harmless;
 use namegate_files::json;
-use namegate_scan::report::layout::{BOLD, write_wrapped};
 use namegate_telemetry::metrics::{MetricsSnapshot, RuleCount};
 use serde::Serialize;
 
-use super::format::{FormatArgs, PlainFormat};
+use super::format::{FormatArgs, PlainFormat, write_field};
 use super::guards::{GuardSummary, known_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::service::control::{ControlRequest, InstanceStatus};
+use crate::service::control::{ControlRequest, InstanceStatus, LastReload};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,11 +61,7 @@ struct StatusReport {
 }
 
 fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> io::Result<()> {
-    const NAME: usize = 14;
-    let mut field = |name: &str, value: &str| {
-        write!(out, "{BOLD}{name}{BOLD:#}{:1$}", "", NAME - name.len())?;
-        write_wrapped(out, NAME, Style::new(), &harmless(value))
-    };
+    let mut field = |name: &str, value: &str| write_field(out, 14, name, &harmless(value));
     let counters = &status.counters;
     let time = Duration::try_from_secs_f64(counters.uptime_seconds).unwrap_or_default();
     field("instance", &status.name)?;
@@ -83,42 +78,10 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
     field("existing", &status.existing)?;
     field("errno", &status.errno)?;
     field("file", status.config.as_ref().map_or("none", |file| file.shown.as_str()))?;
-    match &status.last_reload {
-        None => {
-            field("last reload", "none since it was mounted")?;
-            for line in status.holder.iter().flat_map(|holder| &holder.needs_mount) {
-                field("", &format!("not before the next mount: {line}"))?;
-            }
-        }
-        Some(reload) => match &reload.outcome {
-            Ok(reloaded) => {
-                field("last reload", &reload.time)?;
-                for line in &reloaded.needs_mount {
-                    field("", &format!("not before the next mount: {line}"))?;
-                }
-            }
-            Err(why) => {
-                field(
-                    "last reload",
-                    &format!("{}: failed; still running the previous configuration:", reload.time),
-                )?;
-                why.lines().try_for_each(|line| field("", line))?;
-            }
-        },
-    }
+    let heads = iter::once("last reload").chain(iter::repeat(""));
+    last_reload(status).iter().zip(heads).try_for_each(|(line, head)| field(head, line))?;
     field("requests", &requests(counters))?;
-    field(
-        "names",
-        &format!(
-            "{} refused, {} let through{}",
-            RuleCount::total(&counters.refused),
-            RuleCount::total(&counters.let_through),
-            match RuleCount::total(&counters.repaired) {
-                0 => String::new(),
-                repaired => format!(", {repaired} repaired"),
-            }
-        ),
-    )?;
+    field("names", &names(counters))?;
     if let Some(gauges) = counters.gauges {
         let held = format!(
             "{} inodes, {} open files, {} open directories",
@@ -142,6 +105,30 @@ fn transport(status: &InstanceStatus) -> String {
         (None, _) => "",
     };
     format!("{}{fate}", status.transport)
+}
+
+/// When the configuration was read again, or why that failed, and what waits for the next mount: one line each.
+fn last_reload(status: &InstanceStatus) -> Vec<String> {
+    let (first, needs_mount) = match &status.last_reload {
+        None => {
+            let needs_mount = status.holder.as_ref().map_or(&[][..], |holder| &holder.needs_mount);
+            ("none since it was mounted", needs_mount)
+        }
+        Some(LastReload { time, outcome: Ok(reloaded) }) => (time.as_str(), reloaded.needs_mount.as_slice()),
+        Some(LastReload { time, outcome: Err(why) }) => {
+            let failed = format!("{time}: failed; still running the previous configuration:");
+            return iter::once(failed).chain(why.lines().map(str::to_owned)).collect();
+        }
+    };
+    let waiting = needs_mount.iter().map(|line| format!("not before the next mount: {line}"));
+    iter::once(first.to_owned()).chain(waiting).collect()
+}
+
+fn names(counters: &MetricsSnapshot) -> String {
+    let [refused, let_through, repaired] =
+        [&counters.refused, &counters.let_through, &counters.repaired].map(|counts| RuleCount::total(counts));
+    let repaired = if repaired == 0 { String::new() } else { format!(", {repaired} repaired") };
+    format!("{refused} refused, {let_through} let through{repaired}")
 }
 
 /// How many there were, and of which operations most.

@@ -2,11 +2,10 @@
 
 use std::io::Write;
 
-use namegate_files::json;
 use namegate_guard::guards::{GuardError, Guards, try_to_load};
 use namegate_guard::program::LoadError;
 
-use super::super::diagnoses::{Examination, text};
+use super::super::diagnoses::Examination;
 use super::super::format::{FormatArgs, PlainFormat};
 use super::super::{CliError, ExitStatus};
 use super::ALTERNATIVES;
@@ -45,13 +44,8 @@ pub(in crate::cli) fn load() -> Diagnosis {
 
 pub(super) fn run(args: &GuardCheckArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let checks = [Machine::this().guard(), load()];
-    let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
-    match args.format.format {
-        PlainFormat::Json => {
-            json::write_line(out, &Examination { r#type: "guard-check", condition, checks: &checks })?;
-        }
-        PlainFormat::Text => text(&checks, out)?,
-    }
+    let examination = Examination::new("guard-check", &checks);
+    examination.write(args.format.format, out)?;
     // The programs of a kernel without bpf among its security modules can be loaded, and never run.
-    Ok(if condition == Condition::Ok { ExitStatus::Clean } else { ExitStatus::Findings })
+    Ok(if examination.condition == Condition::Ok { ExitStatus::Clean } else { ExitStatus::Findings })
 }
