@@ -6,10 +6,11 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
+use namegate_mount::MountJournal;
 use namegate_mount::passthrough::TreeJournal;
 use namegate_survive::journal::{self, LeftRequest};
 use namegate_survive::{MOST_READERS, SurvivalState};
-use namegate_wire::Recovery;
+use namegate_wire::{Recovery, RequestJournal};
 
 const BUFFER: usize = 1 << 16;
 
@@ -18,7 +19,7 @@ const CHANGE: usize = 12;
 
 fuzz_target!(|changes: &[u8]| {
     static STATE: OnceLock<&SurvivalState> = OnceLock::new();
-    let state = *STATE.get_or_init(|| SurvivalState::new(BUFFER).expect("there is memory"));
+    let state = *STATE.get_or_init(|| SurvivalState::with_buffers(BUFFER).expect("there is memory"));
     let changes = changes.chunks_exact(CHANGE).map(|change| {
         let (word, value) = change.split_first_chunk::<4>().expect("it is long enough");
         let value = u64::from_le_bytes(value.try_into().expect("eight bytes are left"));
@@ -32,12 +33,12 @@ fuzz_target!(|changes: &[u8]| {
     let changes: Vec<_> = changes.collect();
     changes.iter().for_each(|&(word, value)| state.overwrite(word, value));
     assert!(state.devices().len() <= MOST_READERS);
-    let _ = (state.place(), state.mode(), state.negotiated(), state.progress(), state.last_backing());
+    let _ = (state.place(), state.mode(), state.negotiated(), state.progress());
     let fds = state.needed_descriptors().count();
     let nodes = state.take_over_nodes();
     let opens = state.take_over_opens();
     assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
-    state.take_over_closing();
+    let _ = (state.lost_backings(), state.delayed_renames());
     for LeftRequest { entry, message, .. } in state.in_flight().expect("messages can be read") {
         assert!(message.len() <= BUFFER);
         if let Recovery::Reply(_, bytes) = entry.recovery() {
@@ -48,10 +49,10 @@ fuzz_target!(|changes: &[u8]| {
         let _ = journal::start(|| [1, 2]);
         journal::note_lookup(7);
         journal::note_forget(7);
-        journal::note_forgotten(journal::forgotten().saturating_add(1));
+        state.note_forgotten(state.forgotten().saturating_add(1));
         journal::hand_on().ok().flatten().into_iter().for_each(journal::set_current);
-        journal::replying(unique, 0, &[b"reply"]);
-        journal::finish();
+        state.replying(unique, 0, &[b"reply"]);
+        state.finished();
     }
     nodes.into_iter().for_each(|(slot, _)| state.remove_node(slot));
     opens.into_iter().for_each(|(slot, _)| state.remove_open(slot));

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{OpenOptions, read_link};
+use std::fs::read_link;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -22,7 +22,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::statfs::statfs;
-use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, geteuid};
+use nix::unistd::{ForkResult, Pid, geteuid};
 use serde::Serialize;
 
 use super::format::{FormatArgs, PlainFormat};
@@ -30,6 +30,7 @@ use super::guards::{GuardSummary, known_guards};
 use super::instances::{owner_at, sockets, user};
 use super::{CliError, ExitStatus};
 use crate::service::control::{self, ControlRequest, FoundSocket, InstanceStatus, RequestError};
+use crate::service::detach::leave_standard_streams;
 
 const EXAMPLES: &str = "\
 States:
@@ -245,11 +246,7 @@ fn try_mount(place: &Path) -> io::Result<(UnixStream, Pid)> {
 }
 
 fn look(line: OwnedFd, place: &Path) -> io::Result<()> {
-    // Whoever reads our output must not wait for this process.
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    dup2_stdin(&null)?;
-    dup2_stdout(&null)?;
-    dup2_stderr(&null)?;
+    leave_standard_streams()?;
     close_all_but(&line)?;
     let errno = statfs(place).err().map_or(0, |errno| errno as i32);
     UnixStream::from(line).write_all(&errno.to_ne_bytes())

@@ -62,7 +62,7 @@ use terminal_size::{Width, terminal_size_of};
 
 use self::colours::UncolouredOutput;
 use crate::explain::unicode_version;
-use crate::service::fd_store;
+use crate::service::serve::receive_stored;
 
 /// The exit status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,7 +211,7 @@ enum Command {
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
-    fd_store::receive();
+    receive_stored();
     if std::env::args_os().next().is_some_and(|program| mount::is_helper(&program)) {
         return help_mount();
     }

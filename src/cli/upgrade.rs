@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::harmless;
-use namegate_survive::LAYOUT;
+use namegate_survive::{LAYOUT, UPGRADE};
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, geteuid};
 
@@ -13,7 +13,6 @@ use super::instances::{InstanceSelector, ask};
 use super::reload::needs_next_mount;
 use super::{CliError, ExitStatus};
 use crate::service::control::{ControlRequest, InstanceStatus};
-use crate::service::signals::UPGRADE;
 
 const EXAMPLES: &str = "\
 For mounts with --survive. The server is replaced while its clients wait: open files stay open, and no request fails. The program is the \

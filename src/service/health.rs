@@ -8,7 +8,6 @@
 //! The request is statfs(2), which is never answered from a cache. The mount is in use while it runs, so an umount(8) at that
 //! moment fails with EBUSY.
 
-use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -27,9 +26,10 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout};
+use nix::unistd::{ForkResult, Pid};
 
 use super::confinement;
+use super::detach::leave_standard_streams;
 use super::notify::ServiceManager;
 
 /// The result of a health check.
@@ -128,10 +128,7 @@ impl Drop for Prober {
 
 /// Runs checks until the server closes the socket.
 fn answer_all(line: OwnedFd, mountpoint: PathBuf) -> io::Result<()> {
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    dup2_stdin(&null)?;
-    dup2_stdout(&null)?;
-    dup2_stderr(&null)?;
+    leave_standard_streams()?;
     close_all_but(&line)?;
     // Signals that end the server reach the whole process group, but checks are still needed while it unmounts.
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect::<SigSet>().thread_block()?;
@@ -169,21 +166,19 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Reports to `manager` that the service is ready when the first check by `prober` succeeds, and after each later check
-    /// that it is alive, and its `status`.
+    /// Has `patient` report the results of checks by `prober`.
     ///
     /// # Errors
     /// The thread cannot be created.
-    pub fn start(
-        manager: ServiceManager,
-        mut prober: Prober,
-        status: impl Fn() -> String + Send + 'static,
-    ) -> io::Result<Self> {
+    pub fn start<S, B>(mut patient: Patient<S, B>, mut prober: Prober) -> io::Result<Self>
+    where
+        S: Fn() -> String + Send + 'static,
+        B: FnOnce() + Send + 'static,
+    {
         let (ends, ended) = mpsc::channel::<()>();
         // Two results may be late before the manager considers the service dead.
-        let period = manager.watchdog().map_or(REFRESH, |watchdog| (watchdog / 3).min(REFRESH));
+        let period = patient.manager.watchdog().map_or(REFRESH, |watchdog| (watchdog / 3).min(REFRESH));
         thread::Builder::new().name("pulse".into()).spawn(move || {
-            let mut patient = Patient::new(manager, status);
             loop {
                 let begin = Instant::now();
                 match prober.ask(period) {
@@ -205,18 +200,21 @@ impl Pulse {
     }
 }
 
-/// The state of the mount as reported to the manager.
-struct Patient<S> {
+/// The state of the mount as reported to the manager: that it is ready when the first check succeeds, and after each later check that it is
+/// alive, and its status.
+pub struct Patient<S, B> {
     manager: ServiceManager,
     status: S,
-    is_ready: bool,
+    /// To be called before the service is ready; `None` when it is.
+    before_ready: Option<B>,
     said: String,
     silent_for: Duration,
 }
 
-impl<S: Fn() -> String> Patient<S> {
-    fn new(manager: ServiceManager, status: S) -> Self {
-        Self { manager, status, is_ready: false, said: String::new(), silent_for: Duration::ZERO }
+impl<S: Fn() -> String, B: FnOnce()> Patient<S, B> {
+    pub fn new(manager: ServiceManager, status: S, before_ready: B) -> Self {
+        let (before_ready, said, silent_for) = (Some(before_ready), String::new(), Duration::ZERO);
+        Self { manager, status, before_ready, said, silent_for }
     }
 
     /// Reports the result of a check after that time; `None` if there was none.
@@ -246,8 +244,10 @@ impl<S: Fn() -> String> Patient<S> {
             self.manager.status(&status);
             self.said = status;
         }
-        if answer == Some(Answer::Alive) && !self.is_ready {
-            self.is_ready = true;
+        if answer == Some(Answer::Alive)
+            && let Some(before_ready) = self.before_ready.take()
+        {
+            before_ready();
             self.manager.ready();
         }
         if matches!(answer, Some(Answer::Alive | Answer::Away)) && self.manager.watchdog().is_some() {
@@ -269,7 +269,7 @@ mod tests {
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_nonblocking(true).unwrap();
         let manager = ServiceManager::at(path.as_os_str(), Some(Duration::from_secs(3))).unwrap();
-        let mut patient = Patient::new(manager, || "serving".into());
+        let mut patient = Patient::new(manager, || "serving".into(), || {});
         let mut told = |answer| {
             patient.take(answer, Duration::from_secs(2));
             let mut message = [0; 256];

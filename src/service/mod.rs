@@ -3,16 +3,12 @@
 pub mod confinement;
 pub mod control;
 pub mod detach;
-pub mod fd_store;
 #[cfg(feature = "guard")]
 pub mod guard_events;
 pub mod health;
-mod held_server;
-pub mod holder;
 pub mod mount_config;
 mod mount_service;
 pub mod notify;
-mod predecessor;
 pub mod serve;
 pub mod serve_error;
 pub mod signals;

@@ -69,6 +69,16 @@ impl MountConfig {
         })
     }
 
+    /// Makes source and mount point absolute, for a process whose working directory changes.
+    ///
+    /// # Errors
+    /// There is no working directory.
+    pub fn make_absolute(&mut self) -> io::Result<()> {
+        self.source = path::absolute(&self.source)?;
+        self.mountpoint = path::absolute(&self.mountpoint)?;
+        Ok(())
+    }
+
     /// The mount options.
     pub fn options(&self) -> Options {
         Options {

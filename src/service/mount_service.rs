@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use namegate_core::gate::{Gate, Mode};
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp;
 use namegate_mount::{Handle, ServeConfig};
 use namegate_settings::{Choices, MountSettings, NamedValue, Transport};
-use namegate_survive::{LAYOUT, SurvivalState};
+use namegate_survive::{HeldServer, LAYOUT, SurvivalState};
 use namegate_telemetry::audit::RecentRefusals;
 use namegate_telemetry::metrics::{Metrics, MetricsSource};
 use nix::unistd::{geteuid, getpid};
@@ -19,20 +19,26 @@ use super::control::{
     ActivePolicy, ControlHandler, HolderStatus, InstanceCounters, InstanceName, InstanceStatus, LastReload,
     ReloadOutcome,
 };
-use super::held_server::HeldServer;
 use super::mount_config::MountConfig;
+
+/// A mount that is served, with what its service reports and changes.
+#[derive(Debug)]
+pub(super) struct ServedMount {
+    pub(super) name: InstanceName,
+    /// The absolute path of the source, which stays valid when the process changes its working directory.
+    pub(super) source: PathBuf,
+    /// The settings of the command line.
+    pub(super) given: MountSettings,
+    pub(super) handle: Handle,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) recent: Arc<RecentRefusals>,
+    /// This server, if a successor can take over from it.
+    pub(super) held: Option<HeldServer>,
+}
 
 #[derive(Debug)]
 pub(super) struct MountService {
-    name: InstanceName,
-    /// The absolute path of the source, which stays valid when the process changes its working directory.
-    source: PathBuf,
-    given: MountSettings,
-    handle: Handle,
-    metrics: Arc<Metrics>,
-    recent: Arc<RecentRefusals>,
-    /// What a successor takes over.
-    survival: Option<HeldServer>,
+    mount: ServedMount,
     since: SystemTime,
     /// Locked during a whole change of the configuration, which takes as long as reading files and making the kernel forget
     /// names.
@@ -53,32 +59,24 @@ struct State {
 }
 
 impl MountService {
-    pub(super) fn new(
-        (name, source): (InstanceName, PathBuf),
-        given: MountSettings,
-        mounted: MountConfig,
-        handle: Handle,
-        (metrics, recent): (Arc<Metrics>, Arc<RecentRefusals>),
-        survival: Option<HeldServer>,
-    ) -> Self {
-        let by_hand = survival.as_ref().and_then(|held| mode_by_hand(held.state));
+    /// `mounted` is the configuration of the mount.
+    pub(super) fn new(mount: ServedMount, mounted: MountConfig) -> Self {
+        let by_hand = mount.held.as_ref().and_then(|held| mode_by_hand(held.state));
         let state = State { configured: mounted.settings.clone(), mounted, by_hand, last_reload: None };
-        Self {
-            name,
-            source,
-            given,
-            handle,
-            metrics,
-            recent,
-            survival,
-            since: SystemTime::now(),
-            changing: Mutex::default(),
-            state: Mutex::new(state),
-        }
+        Self { mount, since: SystemTime::now(), changing: Mutex::default(), state: Mutex::new(state) }
     }
 
     pub(super) fn handle(&self) -> &Handle {
-        &self.handle
+        &self.mount.handle
+    }
+
+    pub(super) fn has_holder(&self) -> bool {
+        self.mount.held.is_some()
+    }
+
+    /// How long requests may still take when the mount is to end, before they are aborted.
+    pub(super) fn stop_timeout(&self) -> Option<Duration> {
+        self.state.lock().mounted.settings.stop_timeout
     }
 
     /// Serves later requests through `gate` by `settings`; returns the changed settings.
@@ -88,7 +86,7 @@ impl MountService {
             None => settings.clone(),
         };
         let after = ServeConfig::new(gate, settings);
-        let before = self.handle.swap(after.clone()).ok_or("the mount has ended")?;
+        let before = self.mount.handle.swap(after.clone()).ok_or("the mount has ended")?;
         if before.gate.mode() != after.gate.mode() {
             warn_of_mode(after.gate.mode());
         }
@@ -103,7 +101,7 @@ impl MountService {
     fn transport(&self, mounted: &MountSettings) -> Transport {
         match mounted.transport() {
             Transport::Fuser => Transport::Fuser,
-            Transport::Auto | Transport::Dev | Transport::Uring if self.handle.has_rings() => {
+            Transport::Auto | Transport::Dev | Transport::Uring if self.mount.handle.has_rings() => {
                 Transport::Uring
             }
             Transport::Auto | Transport::Dev | Transport::Uring => Transport::Dev,
@@ -111,7 +109,7 @@ impl MountService {
     }
 
     fn try_reload(&self) -> Result<ReloadOutcome, String> {
-        let config = MountConfig::load(&self.given)?;
+        let config = MountConfig::load(&self.mount.given)?;
         let changed = self.swap(config.serve.gate.clone(), &config.settings)?;
         let mut state = self.state.lock();
         let needs_mount = state.mounted.settings.differences(&config.settings, false);
@@ -121,7 +119,7 @@ impl MountService {
             format!("mode: {}, as set by `namegate mode`; configured is {}", by_hand.word(), mode.word())
         });
         state.configured = config.settings;
-        if let Some(held) = &self.survival {
+        if let Some(held) = &self.mount.held {
             held.state.note_reload();
         }
         Ok(ReloadOutcome { changed, needs_mount, kept: kept.into_iter().collect() })
@@ -135,17 +133,17 @@ pub(super) fn mode_by_hand(survival: &SurvivalState) -> Option<Mode> {
 
 impl ControlHandler for MountService {
     fn status(&self) -> InstanceStatus {
-        let config = self.handle.config();
+        let config = self.mount.handle.config();
         let state = self.state.lock();
         let ServeConfig { gate, settings } = config.as_ref().unwrap_or(&state.mounted.serve);
         InstanceStatus {
-            name: self.name.to_string(),
+            name: self.mount.name.to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             pid: getpid().as_raw().unsigned_abs(),
             uid: geteuid().as_raw(),
             since: timestamp(self.since),
-            source: JsonBytes::new(self.source.as_os_str().as_encoded_bytes()),
-            mountpoint: JsonBytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
+            source: JsonBytes::new(self.mount.source.as_os_str().as_encoded_bytes()),
+            mountpoint: JsonBytes::new(self.mount.handle.mountpoint().as_os_str().as_encoded_bytes()),
             config: state
                 .mounted
                 .file
@@ -159,23 +157,23 @@ impl ControlHandler for MountService {
             settings: settings.values_in_effect(&state.mounted.settings),
             transport: self.transport(&state.mounted.settings).word().into(),
             last_reload: state.last_reload.clone(),
-            holder: self.survival.as_ref().map(|held| HolderStatus {
+            holder: self.mount.held.as_ref().map(|held| HolderStatus {
                 pid: held.holder.as_raw().unsigned_abs(),
                 layout: LAYOUT,
                 previous: held.previous.clone(),
                 needs_mount: held.needs_mount.clone(),
             }),
-            counters: self.metrics.snapshot(),
+            counters: self.mount.metrics.snapshot(),
         }
     }
 
     fn reload(&self) -> Result<ReloadOutcome, String> {
         let begin = Instant::now();
         // A log file that was moved away for rotation is closed even if the reload fails.
-        self.handle.reopen_audit();
+        self.mount.handle.reopen_audit();
         let _changing = self.changing.lock();
         let outcome = self.try_reload();
-        self.metrics.reloaded(outcome.is_ok());
+        self.mount.metrics.reloaded(outcome.is_ok());
         match &outcome {
             Ok(ReloadOutcome { changed, needs_mount, kept }) => {
                 log::info!("configuration reloaded in {:?}", begin.elapsed());
@@ -191,11 +189,11 @@ impl ControlHandler for MountService {
 
     fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String> {
         let _changing = self.changing.lock();
-        let gate = self.handle.config().ok_or("the mount has ended")?.gate;
+        let gate = self.mount.handle.config().ok_or("the mount has ended")?.gate;
         let configured = {
             let mut state = self.state.lock();
             state.by_hand = (mode != state.configured.mode()).then_some(mode);
-            if let Some(HeldServer { state: survival, .. }) = &self.survival {
+            if let Some(HeldServer { state: survival, .. }) = &self.mount.held {
                 let is_it = |choice: &NamedValue<Mode>| Some(choice.value) == state.by_hand;
                 survival.set_mode(Mode::ALL.iter().position(is_it).and_then(|place| place.try_into().ok()));
             }
@@ -207,15 +205,15 @@ impl ControlHandler for MountService {
     }
 
     fn metrics(&self) -> String {
-        self.metrics.render()
+        self.mount.metrics.render()
     }
 
     fn counters(&self) -> InstanceCounters {
         InstanceCounters {
-            name: self.name.to_string(),
-            mountpoint: JsonBytes::new(self.handle.mountpoint().as_os_str().as_encoded_bytes()),
-            counters: self.metrics.snapshot(),
-            refusals: self.recent.last(),
+            name: self.mount.name.to_string(),
+            mountpoint: JsonBytes::new(self.mount.handle.mountpoint().as_os_str().as_encoded_bytes()),
+            counters: self.mount.metrics.snapshot(),
+            refusals: self.mount.recent.last(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
 use std::process;
@@ -19,13 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use namegate_sys::socket::send_fds;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::UnixAddr;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::getpid;
-
-use super::fd_store;
-use super::held_server::HeldServer;
+use nix::unistd::{Pid, getpid};
 
 /// The variable with the address of the service manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
@@ -40,8 +36,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ServiceManager {
     line: Option<Arc<NotifySocket>>,
     watchdog: Option<Duration>,
-    /// This server, if it has a holder, which is the main process of the service.
-    held: Option<HeldServer>,
+    /// The main process of the service, if it is another one.
+    main: Option<Pid>,
 }
 
 #[derive(Debug)]
@@ -92,13 +88,13 @@ impl ServiceManager {
         let address = self::address(address)?;
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(SEND_TIMEOUT))?;
-        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog, held: None })
+        Ok(Self { line: Some(Arc::new(NotifySocket { socket, address })), watchdog, main: None })
     }
 
-    /// For a server that has a holder.
+    /// For a service whose main process is another one.
     #[must_use]
-    pub(super) fn with_holder(self, held: Option<HeldServer>) -> Self {
-        Self { held, ..self }
+    pub(super) fn with_main_process(self, main: Option<Pid>) -> Self {
+        Self { main, ..self }
     }
 
     /// Whether there is a service manager.
@@ -111,12 +107,9 @@ impl ServiceManager {
         self.watchdog
     }
 
-    /// Reports that the service is ready, and which process is its main process. The manager stores the descriptors with which a mount that
-    /// has a holder goes on.
+    /// Reports that the service is ready, and which process is its main process.
     pub fn ready(&self) {
-        let held = self.held.as_ref().filter(|_| self.is_there());
-        held.iter().for_each(|held| fd_store::store_lasting(self, held.state));
-        let main = self.held.as_ref().map_or_else(getpid, |held| held.holder);
+        let main = self.main.unwrap_or_else(getpid);
         self.tell(format_args!("READY=1\nMAINPID={main}"));
     }
 
@@ -146,23 +139,6 @@ impl ServiceManager {
         // Text after a line feed would be another message.
         let line: String = status.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         self.tell(format_args!("STATUS={line}"));
-    }
-
-    /// Waits until the manager has handled all earlier messages.
-    ///
-    /// # Errors
-    /// It has not after a few seconds.
-    pub(super) fn barrier(&self) -> io::Result<()> {
-        const BARRIER_TIMEOUT: u16 = 5_000;
-        let (read, written) = io::pipe()?;
-        self.send("BARRIER=1", &[written.as_raw_fd()])?;
-        drop(written);
-        // The manager closes its copy.
-        let mut polled = [PollFd::new(read.as_fd(), PollFlags::empty())];
-        match poll(&mut polled, PollTimeout::from(BARRIER_TIMEOUT))? {
-            0 => Err(io::ErrorKind::TimedOut.into()),
-            _ => Ok(()),
-        }
     }
 
     /// Sends a message with copies of descriptors.

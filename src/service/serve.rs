@@ -1,6 +1,7 @@
 //! Serves a mount from the beginning to the end: opens its files and its control socket, mounts the source, and handles
 //! signals while requests are served.
 
+use std::fmt;
 use std::path::{self, Path};
 use std::process;
 use std::sync::{Arc, mpsc};
@@ -8,27 +9,29 @@ use std::thread;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
-use namegate_mount::{EndOfService, ServeConfig};
+use namegate_mount::{EndOfService, Mounted, ServeConfig};
 use namegate_scan::report::layout::counted;
 use namegate_settings::MountSettings;
-use namegate_survive::SurvivalState;
+use namegate_survive::{
+    DRAIN_TIMEOUT, HANDED_OVER, HeldServer, LEAVE, MountRequest, Predecessor, ServerStart, UPGRADE,
+};
 use namegate_sys::mounts::{holding, mounts};
-use namegate_telemetry::audit::{self, RecentRefusals};
+use namegate_telemetry::audit::{AuditSettings, RecentRefusals};
 use namegate_telemetry::log as log_output;
 use namegate_telemetry::metrics::{Metrics, OperationCounts, RuleCount};
 use parking_lot::Mutex;
 
+use super::confinement::{give_up, raise_open_files};
 use super::control::{self, ControlHandler, ControlServer, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
-use super::held_server::HeldServer;
-use super::holder::{DRAIN_TIMEOUT, HANDED_OVER, hold};
 use super::mount_config::MountConfig;
-use super::mount_service::{MountService, mode_by_hand, warn_of_mode};
+use super::mount_service::{MountService, ServedMount, mode_by_hand, warn_of_mode};
 use super::notify::ServiceManager;
-use super::predecessor::Predecessor;
-use super::serve_error::ServeError;
+use super::serve_error::{ServeError, cannot};
 use super::signals::{ServerSignals, SignalRequest};
 use super::supervision::Supervision;
+
+pub use namegate_survive::receive_stored;
 
 /// How long requests may take when the mount is to end: less than service managers wait.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,82 +42,59 @@ fn mount_metrics(mountpoint: &Path) -> Metrics {
     Metrics::default().with_label("mountpoint", shown(&place))
 }
 
-/// Mounts and serves until the mount ends. `ready` is called when the mount is live.
+/// Mounts and serves until the mount ends.
 ///
 /// # Errors
 /// Nothing is mounted, or the mount ended with an error.
-pub fn serve(
-    settings: MountSettings,
-    manager: ServiceManager,
-    ready: Option<ReadySender>,
-) -> Result<(), ServeError> {
-    serve_after(Predecessor::find(), settings, manager, ready)
+pub fn serve(settings: MountSettings, manager: ServiceManager) -> Result<(), ServeError> {
+    serve_after(Predecessor::find(), settings, manager, None)
 }
 
+/// `ready` is told when the mount is live.
 fn serve_after(
     predecessor: Option<Predecessor>,
     mut settings: MountSettings,
     manager: ServiceManager,
     mut ready: Option<ReadySender>,
 ) -> Result<(), ServeError> {
-    settings
-        .make_absolute()
-        .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
-    let mut config = MountConfig::load(&settings).map_err(ServeError::new)?;
+    let mut config = load(&mut settings)?;
     let is_detached = ready.is_some() || predecessor.as_ref().is_some_and(Predecessor::was_detached);
     let mut held = hold_if_it_survives(&mut config, predecessor, &manager, ready.as_ref(), is_detached)?;
-    let manager = manager.with_holder(held.clone());
-    let state = held.as_ref().map(|held| held.state);
-    let inherited = state.and_then(SurvivalState::inherited);
+    let manager = manager.with_main_process(held.as_ref().map(|held| held.holder));
     if let Some(held) = &mut held {
-        announce_take_over(held, &mut config, inherited.is_some(), &mut ready, is_detached);
+        announce_take_over(held, &mut config, &mut ready, is_detached);
     }
-    let service = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
+    let supervision = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit the signal mask.
-    let signals = ServerSignals::block(held.is_some())
-        .map_err(|error| ServeError::new(format!("cannot block signals: {error}")))?;
+    let also = if held.is_some() { &[LEAVE, UPGRADE][..] } else { &[LEAVE] };
+    let signals = ServerSignals::block(also, held.is_some()).map_err(cannot("block signals"))?;
+    let signals = if is_detached { signals.without_terminal() } else { signals };
     let reserved = reserve(&config)?;
     let metrics = Arc::new(mount_metrics(&config.mountpoint));
-    let outlets = config.open_outlets(metrics.clone()).map_err(ServeError::new)?;
-    let status = status(&config, metrics.clone());
+    let outlets = config.open_outlets(metrics.clone())?;
     let recent = Arc::new(RecentRefusals::default());
-    let audit = config.open_audit(metrics.clone()).map_err(ServeError::new)?;
-    let audit = audit::AuditSettings { recent: recent.clone(), ..audit };
+    let audit = AuditSettings { recent: recent.clone(), ..config.open_audit(metrics.clone())? };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
-    let mounted = match state.filter(|_| inherited.is_some()) {
-        Some(state) => resume(&config, state, audit)?,
-        None => mount(&config, state, audit)?,
-    };
-    if inherited.is_none() {
-        warn_of_mode(config.serve.gate.mode());
-    }
+    let mounted = mount(&config, held.as_ref(), audit)?;
     let _outlets = outlets.start().map_err(ServeError::new)?;
     if let Some(ready) = ready {
-        ready.detach().map_err(|error| ServeError::new(format!("cannot go into the background: {error}")))?;
+        ready.detach().map_err(cannot("go into the background"))?;
     }
     let name = reserved.as_ref().map_or_else(|| instance_name(&config), |reserved| reserved.name().clone());
-    let stop_timeout = config.settings.stop_timeout;
-    let served = Arc::new(MountService::new(
-        (name, source),
-        settings,
-        config,
-        mounted.handle(),
-        (metrics, recent),
-        held,
-    ));
+    let status = status(&config, metrics.clone());
+    let before_ready = before_ready(held.as_ref(), manager.clone());
+    let was_reloaded = held.as_ref().is_some_and(|held| held.has_mount() && held.state.was_reloaded());
+    let handle = mounted.handle();
+    let mount = ServedMount { name, source, given: settings, handle, metrics, recent, held };
+    let served = Arc::new(MountService::new(mount, config));
     let control = reserved.map(|reserved| reserved.serve(served.clone())).transpose();
-    let control =
-        control.map_err(|error| ServeError::new(format!("cannot serve the control socket: {error}")))?;
-    let _pulse = service.mounted(status)?;
-    if inherited.is_some() && state.is_some_and(SurvivalState::was_reloaded) {
+    let control = Arc::new(Mutex::new(control.map_err(cannot("serve the control socket"))?));
+    let _pulse = supervision.mounted(status, before_ready)?;
+    if was_reloaded {
         reload_before_serving(&served)?;
     }
-    let control = Arc::new(Mutex::new(control));
-    let handle_signal = signal_handler(served, control.clone(), manager.clone(), stop_timeout);
-    let signals = if is_detached { signals.without_terminal() } else { signals };
-    signals
-        .watch(handle_signal)
-        .map_err(|error| ServeError::new(format!("cannot wait for signals: {error}")))?;
+    let handle_signal = signal_handler(served, control.clone(), manager.clone());
+    signals.watch(handle_signal).map_err(cannot("wait for signals"))?;
     let ended = mounted.serve();
     if let Ok(EndOfService::HandedOver) = ended {
         // Nothing is closed: it belongs to the next server.
@@ -122,13 +102,30 @@ fn serve_after(
     }
     manager.stopping();
     drop(control.lock().take());
-    ended.map(drop).map_err(|error| match is_detached {
-        true => {
-            log::error!("{error}");
-            ServeError::AlreadyReported
-        }
-        false => ServeError::new(error),
-    })
+    ended.map(drop).map_err(|error| reported(error, is_detached))
+}
+
+/// The error with which a mount has ended. Without a terminal, the log reports it.
+fn reported(error: impl fmt::Display, is_detached: bool) -> ServeError {
+    if !is_detached {
+        return ServeError::new(error);
+    }
+    log::error!("{error}");
+    ServeError::AlreadyReported
+}
+
+/// Has the service manager store the descriptors with which a mount that survives its server goes on.
+fn before_ready(held: Option<&HeldServer>, manager: ServiceManager) -> impl FnOnce() + Send + 'static {
+    let state = held.map(|held| held.state);
+    move || {
+        state.into_iter().for_each(|state| state.store_lasting(&|message, fds| manager.send(message, fds)))
+    }
+}
+
+/// Reads the configuration, whose files stay where they are if the working directory changes.
+fn load(settings: &mut MountSettings) -> Result<MountConfig, ServeError> {
+    settings.make_absolute().map_err(cannot("find the working directory"))?;
+    Ok(MountConfig::load(settings)?)
 }
 
 /// Makes this process the holder of a mount that survives its server, and returns in each server that the holder starts; `None`
@@ -144,23 +141,27 @@ fn hold_if_it_survives(
         return Ok(None);
     }
     // A server that takes over begins in the directory of the holder.
-    for place in [&mut config.source, &mut config.mountpoint] {
-        *place = path::absolute(&*place)
-            .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
-    }
-    let left = predecessor.map(|predecessor| predecessor.open(config, manager)).transpose()?.flatten();
-    if !config.settings.survive() && left.is_none() {
-        return Ok(None);
-    }
-    let place = (ready.map(ReadySender::number), is_detached);
-    hold(left, place, manager, config.settings.sandbox()).map(Some)
+    config.make_absolute().map_err(cannot("find the working directory"))?;
+    raise_open_files();
+    let start = ServerStart {
+        starter: ready.map(ReadySender::number),
+        is_detached,
+        give_up: config.settings.sandbox().then_some(give_up),
+        notify: &|message, fds| manager.send(message, fds),
+        has_manager: manager.is_there(),
+    };
+    Ok(namegate_survive::hold(predecessor, &mount_request(config), start)?)
+}
+
+fn mount_request(config: &MountConfig) -> MountRequest<'_> {
+    let MountConfig { source, mountpoint, settings, .. } = config;
+    MountRequest { survives: settings.survive(), source, mountpoint }
 }
 
 /// Logs that this server takes over, if it does, and which settings have to wait for the next mount.
 fn announce_take_over(
     held: &mut HeldServer,
     config: &mut MountConfig,
-    has_mount: bool,
     ready: &mut Option<ReadySender>,
     is_detached: bool,
 ) {
@@ -173,38 +174,37 @@ fn announce_take_over(
         }
         log::warn!("previous server died ({death}); taking over");
     }
-    if has_mount {
+    if held.has_mount() {
         held.needs_mount = config.keep_settings(&held.state.settings());
         held.needs_mount.iter().for_each(|line| log::warn!("not before the next mount: {line}"));
     }
 }
 
-/// Goes on with the mount that the previous server has left.
-fn resume(
-    config: &MountConfig,
-    state: &'static SurvivalState,
-    audit: audit::AuditSettings,
-) -> Result<namegate_mount::Mounted, ServeError> {
-    let left = state.left_mount().map_err(ServeError::new)?;
-    namegate_mount::resume(left, resumed_config(config, state), audit).map_err(ServeError::new)
-}
-
-/// Mounts the source, and notes in `state` what a later server needs to know.
+/// Mounts the source, or goes on with the mount that the previous server has left.
 fn mount(
     config: &MountConfig,
-    state: Option<&'static SurvivalState>,
-    audit: audit::AuditSettings,
-) -> Result<namegate_mount::Mounted, ServeError> {
-    let mut options = config.options();
-    if let Some(state) = state {
-        state.set_given(&config.source, &config.mountpoint).map_err(ServeError::new)?;
-        if let Err(error) = state.set_settings(&config.settings.record()) {
-            log::warn!("a later server of this mount will not report settings that need a new one: {error}");
-        }
-        options.journal = state;
+    held: Option<&HeldServer>,
+    audit: AuditSettings,
+) -> Result<Mounted, ServeError> {
+    if let Some(held) = held.filter(|held| held.has_mount()) {
+        let ServeConfig { gate, settings } = config.serve.clone();
+        // The mode that was set by hand stays.
+        let mode = mode_by_hand(held.state).or(settings.mode);
+        let left = held.state.left_mount().map_err(ServeError::new)?;
+        let serve = ServeConfig::new(gate, MountSettings { mode, ..settings });
+        return namegate_mount::resume(left, serve, audit).map_err(ServeError::new);
     }
-    namegate_mount::mount(&config.source, &config.mountpoint, config.serve.clone(), audit, &options)
-        .map_err(ServeError::new)
+    let mut options = config.options();
+    if let Some(held) = held {
+        let record = config.settings.record();
+        held.state.set_request(&mount_request(config), &record).map_err(ServeError::new)?;
+        options.journal = held.state;
+    }
+    let serve = config.serve.clone();
+    let mounted = namegate_mount::mount(&config.source, &config.mountpoint, serve, audit, &options);
+    let mounted = mounted.map_err(ServeError::new)?;
+    warn_of_mode(config.serve.gate.mode());
+    Ok(mounted)
 }
 
 /// What signals do while the mount is served.
@@ -212,7 +212,6 @@ fn signal_handler(
     served: Arc<MountService>,
     control: Arc<Mutex<Option<ControlServer>>>,
     manager: ServiceManager,
-    stop_timeout: Option<Duration>,
 ) -> impl Fn(SignalRequest) + Send + Sync + 'static {
     move |request| match request {
         SignalRequest::Reload => {
@@ -225,19 +224,19 @@ fn signal_handler(
             manager.stopping();
             // Another instance may take the name while files that are open here are still served.
             drop(control.lock().take());
-            if let Err(error) = served.handle().end(GRACE, stop_timeout) {
+            if let Err(error) = served.handle().end(GRACE, served.stop_timeout()) {
                 log::error!("cannot watch for requests that are stuck: {error}");
             }
         }
-        SignalRequest::HandOver => served.handle().hand_over(DRAIN_TIMEOUT),
+        SignalRequest::Other(UPGRADE) => {
+            log::info!("{UPGRADE}: leaving the mount to the next server");
+            served.handle().hand_over(DRAIN_TIMEOUT);
+        }
+        SignalRequest::Other(signal) if !served.has_holder() => {
+            log::warn!("{signal}: only a mount with --survive can be left to the service manager");
+        }
+        SignalRequest::Other(_) => {}
     }
-}
-
-/// The configuration with which a server goes on: that of the mount, with the mode that was set by hand.
-fn resumed_config(config: &MountConfig, state: &SurvivalState) -> ServeConfig {
-    let ServeConfig { gate, settings } = config.serve.clone();
-    let mode = mode_by_hand(state).or(settings.mode);
-    ServeConfig::new(gate, MountSettings { mode, ..settings })
 }
 
 /// Reads the configuration as it was read again before, in a thread that is not waited for long: a file that lies in the mount can be
@@ -252,7 +251,7 @@ fn reload_before_serving(served: &Arc<MountService>) -> Result<(), ServeError> {
         drop(ends);
     };
     let started = thread::Builder::new().name("reload".into()).spawn(reloading);
-    started.map_err(|error| ServeError::new(format!("cannot read the configuration again: {error}")))?;
+    started.map_err(cannot("read the configuration again"))?;
     let _ = ended.recv_timeout(RELOAD_TIMEOUT);
     Ok(())
 }
@@ -306,10 +305,7 @@ fn reserve(config: &MountConfig) -> Result<Option<ReservedSocket>, ServeError> {
 /// Nothing could be mounted.
 pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
     const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-    settings
-        .make_absolute()
-        .map_err(|error| ServeError::new(format!("cannot find the working directory: {error}")))?;
-    let config = MountConfig::load(&settings).map_err(ServeError::new)?;
+    let config = load(&mut settings)?;
     let table = mounts().unwrap_or_default();
     let is_served = |place: &Path| holding(&table, place).is_some_and(|mount| mount.kind == "fuse.namegate");
     if is_served(&config.mountpoint) {
@@ -321,7 +317,7 @@ pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
         let _ = ends.send(namegate_mount::check(&config.source, &config.mountpoint, &config.options()));
     };
     let started = thread::Builder::new().name("check".into()).spawn(checking);
-    started.map_err(|error| ServeError::new(format!("cannot check the source: {error}")))?;
+    started.map_err(cannot("check the source"))?;
     match ended.recv_timeout(CHECK_TIMEOUT) {
         Ok(result) => result.map_err(ServeError::new),
         Err(_) => {
@@ -345,13 +341,10 @@ pub fn serve_in_background(settings: MountSettings, manager: ServiceManager) -> 
     if predecessor.is_some() {
         return serve_after(predecessor, settings, manager, None);
     }
-    let impossible = |error| ServeError::new(format!("cannot go into the background: {error}"));
-    match divide().map_err(impossible)? {
+    match divide().map_err(cannot("go into the background"))? {
         DaemonRole::Server(ready) => serve_after(None, settings, manager, Some(ready)),
-        DaemonRole::Starter(waiting) => match waiting.wait().map_err(impossible)? {
-            true => Ok(()),
-            // The server has reported the error.
-            false => Err(ServeError::AlreadyReported),
-        },
+        DaemonRole::Starter { is_ready: true } => Ok(()),
+        // The server has reported the error.
+        DaemonRole::Starter { is_ready: false } => Err(ServeError::AlreadyReported),
     }
 }

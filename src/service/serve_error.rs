@@ -16,3 +16,14 @@ impl ServeError {
         Self::Message(message.to_string())
     }
 }
+
+/// The error for something that is not possible, with its reason.
+pub(super) fn cannot<E: fmt::Display>(what: &str) -> impl FnOnce(E) -> ServeError {
+    move |error| ServeError::new(format!("cannot {what}: {error}"))
+}
+
+impl From<String> for ServeError {
+    fn from(message: String) -> Self {
+        Self::Message(message)
+    }
+}

@@ -11,6 +11,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process;
 use std::sync::Arc;
@@ -119,36 +120,30 @@ pub enum SignalRequest {
     Reload,
     /// End the service.
     End,
-    /// Finish the requests that are out, and leave the mount to the next server.
-    HandOver,
+    /// A signal that means something to this server alone.
+    Other(Signal),
 }
-
-/// The signal by which a holder asks its server to hand over, and by which others ask the holder for an upgrade.
-pub const UPGRADE: Signal = Signal::SIGUSR2;
-
-/// The signal that asks a holder to leave the mount to the service manager, which starts it again. A server without a holder ignores it.
-pub const LEAVE: Signal = Signal::SIGUSR1;
 
 /// The signals of a server, which are blocked, so that only the threads receive them.
 #[derive(Debug)]
 pub struct ServerSignals {
     fd: SignalFd,
     has_terminal: bool,
-    /// Whether signals may come twice: from their sender, and from the holder, which passes them on.
-    has_holder: bool,
+    /// Whether signals may come twice: from their sender, and from a process that passes them on.
+    may_come_twice: bool,
 }
 
 impl ServerSignals {
-    /// Blocks SIGINT, SIGTERM, SIGHUP, [`LEAVE`], and with a holder [`UPGRADE`] in this thread and in all threads that it creates later.
+    /// Blocks SIGINT, SIGTERM, SIGHUP, and the signals in `also` in this thread and in all threads that it creates later.
     ///
     /// # Errors
     /// As pthread_sigmask(3) says.
-    pub fn block(has_holder: bool) -> io::Result<Self> {
-        let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, LEAVE].into_iter();
-        let set = all.chain(has_holder.then_some(UPGRADE)).collect::<SigSet>();
+    pub fn block(also: &[Signal], may_come_twice: bool) -> io::Result<Self> {
+        let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter();
+        let set = all.chain(also.iter().copied()).collect::<SigSet>();
         set.thread_block()?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?;
-        Ok(Self { fd, has_terminal: has_terminal(), has_holder })
+        Ok(Self { fd, has_terminal: has_terminal(), may_come_twice })
     }
 
     /// For a process that has left its terminal: SIGHUP always requests a reload.
@@ -157,7 +152,7 @@ impl ServerSignals {
         Self { has_terminal: false, ..self }
     }
 
-    /// Calls `act` for every signal, in separate threads: one only waits for signals, one reloads, one ends the service, and one hands it over.
+    /// Calls `act` for every signal, in separate threads: one only waits for signals, one reloads, one ends the service, and one does the rest.
     /// So a reload that hangs on a file, or an unmount that hangs, does not keep the process from ending. Requests for a
     /// reload while one is running are combined into one. A second signal to end makes the process end at once.
     ///
@@ -165,51 +160,35 @@ impl ServerSignals {
     /// A thread cannot be created.
     pub fn watch(self, act: impl Fn(SignalRequest) + Send + Sync + 'static) -> io::Result<()> {
         let act = Arc::new(act);
-        let (reload, reloads) = sync_channel::<()>(1);
-        let reloading = act.clone();
-        let carry_out = move || reloads.iter().for_each(|()| reloading(SignalRequest::Reload));
-        thread::Builder::new().name("reload".into()).spawn(carry_out)?;
-        let (end, ends) = sync_channel::<()>(1);
-        let ending = act.clone();
-        let carry_out = move || ends.iter().for_each(|()| ending(SignalRequest::End));
-        thread::Builder::new().name("end".into()).spawn(carry_out)?;
-        let (hand_over, hand_overs) = sync_channel::<()>(1);
-        let carry_out = move || hand_overs.iter().for_each(|()| act(SignalRequest::HandOver));
-        thread::Builder::new().name("hand-over".into()).spawn(carry_out)?;
+        let start_worker = |name: &str, most_pending| {
+            let (sender, requests) = sync_channel::<SignalRequest>(most_pending);
+            let act = act.clone();
+            let work = move || requests.iter().for_each(|request| act(request));
+            thread::Builder::new().name(name.into()).spawn(work).map(|_| sender)
+        };
+        // A pending reload, or end, also serves the next request for it. Other signals are few.
+        let (reload, end, other) =
+            (start_worker("reload", 1)?, start_worker("end", 1)?, start_worker("other", 4)?);
         let wait = move || {
             let (mut is_ending, mut senders) = (false, HashSet::new());
             while let Ok(Some(info)) = self.fd.read_signal() {
                 let number = i32::try_from(info.ssi_signo).unwrap_or_default();
                 let Ok(signal) = Signal::try_from(number) else { continue };
-                let request = match signal {
-                    LEAVE => {
-                        if !self.has_holder {
-                            log::warn!(
-                                "{signal}: only a mount with --survive can be left to the service manager"
-                            );
+                // It fails if the same was requested before.
+                let _ = match signal {
+                    Signal::SIGHUP if !self.has_terminal || has_terminal() => {
+                        log::info!("{signal}: reading the configuration again");
+                        reload.try_send(SignalRequest::Reload)
+                    }
+                    Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP => {
+                        log::info!("{signal}: unmounting");
+                        let is_new = senders.insert(info.ssi_pid);
+                        if mem::replace(&mut is_ending, true) && !(self.may_come_twice && is_new) {
+                            process::exit(128 + signal as i32);
                         }
-                        continue;
+                        end.try_send(SignalRequest::End)
                     }
-                    UPGRADE => SignalRequest::HandOver,
-                    Signal::SIGHUP if !self.has_terminal || has_terminal() => SignalRequest::Reload,
-                    _ => SignalRequest::End,
-                };
-                match request {
-                    SignalRequest::Reload => log::info!("{signal}: reading the configuration again"),
-                    SignalRequest::End => log::info!("{signal}: unmounting"),
-                    SignalRequest::HandOver => log::info!("{signal}: leaving the mount to the next server"),
-                }
-                if request == SignalRequest::End {
-                    let is_new = senders.insert(info.ssi_pid);
-                    if std::mem::replace(&mut is_ending, true) && !(self.has_holder && is_new) {
-                        process::exit(128 + signal as i32);
-                    }
-                }
-                // A pending reload also serves this request.
-                let _ = match request {
-                    SignalRequest::Reload => reload.try_send(()),
-                    SignalRequest::End => end.try_send(()),
-                    SignalRequest::HandOver => hand_over.try_send(()),
+                    _ => other.try_send(SignalRequest::Other(signal)),
                 };
             }
         };

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::confinement::{Confinement, confine, give_up, raise_open_files};
-use super::health::{Prober, Pulse};
+use super::health::{Patient, Prober, Pulse};
 use super::notify::ServiceManager;
-use super::serve_error::ServeError;
+use super::serve_error::{ServeError, cannot};
 
 /// The supervision of a server that is about to mount.
 #[derive(Debug)]
@@ -23,9 +23,8 @@ impl Supervision {
         is_confined: bool,
     ) -> Result<Self, ServeError> {
         raise_open_files();
-        let no_prober = |error| ServeError::new(format!("cannot start the health check process: {error}"));
-        let prober =
-            if manager.is_there() { Some(Prober::start(mountpoint).map_err(no_prober)?) } else { None };
+        let prober = manager.is_there().then(|| Prober::start(mountpoint)).transpose();
+        let prober = prober.map_err(cannot("start the health check process"))?;
         if is_confined {
             give_up().map_err(|error| {
                 ServeError::new(format!(
@@ -37,10 +36,11 @@ impl Supervision {
     }
 
     /// Call this when the mount is live: confines the server, and reports its status to the service manager from the first
-    /// successful check on, as long as the returned value exists.
+    /// successful check on, as long as the returned value exists. With that check, `before_ready` is called once.
     pub(super) fn mounted(
         self,
         status: impl Fn() -> String + Send + 'static,
+        before_ready: impl FnOnce() + Send + 'static,
     ) -> Result<Option<Pulse>, ServeError> {
         if self.is_confined {
             match confine() {
@@ -60,7 +60,10 @@ impl Supervision {
                 }
             }
         }
-        let pulse = self.prober.map(|prober| Pulse::start(self.manager, prober, status)).transpose();
-        pulse.map_err(|error| ServeError::new(format!("cannot notify the service manager: {error}")))
+        let pulse = self
+            .prober
+            .map(|prober| Pulse::start(Patient::new(self.manager, status, before_ready), prober))
+            .transpose();
+        pulse.map_err(cannot("notify the service manager"))
     }
 }

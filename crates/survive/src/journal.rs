@@ -6,21 +6,22 @@
 //!
 //! 1. A thread that changes something calls [`start`] before. That records when it began and what it saw. Called by a successor, it
 //!    returns what its predecessor recorded: then the change may have been made.
-//! 2. The reply is recorded before it is sent ([`replying`]). A successor sends the same reply again; the kernel ignores it if it has
+//! 2. The reply is recorded before it is sent ([`RequestJournal::replying`]). A successor sends the same reply again; the kernel ignores it if it has
 //!    got it already. Replies that are too long for that are those of requests that change nothing.
 //! 3. When all is done, the request is marked as answered.
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use namegate_wire::Recovery;
+use namegate_wire::{InFlight, Negotiated, PriorRequest, Recovery, RequestJournal};
 use nix::time::{ClockId, clock_gettime};
 
 use super::faults;
 use super::layout::{ANSWERED, JOURNAL_WORDS};
 use super::slots::Slot;
-use super::state::{MOST_SHORT, SHORT, SurvivalState, load_bytes, store_bytes};
+use super::state::{MOST_READERS, MOST_SHORT, SHORT, SurvivalState, head, load_bytes, store_bytes};
 
 /// The request that this journal is for. It is the first word, which says whether a slot is in use.
 const UNIQUE: usize = 0;
@@ -101,20 +102,6 @@ pub fn set_current(entry: JournalEntry) {
     CURRENT.set(Some(entry));
 }
 
-/// Marks the request as answered.
-pub fn finish() {
-    if let Some(entry) = CURRENT.take() {
-        entry.finish();
-    }
-}
-
-/// Runs `work`, which finishes requests of a predecessor.
-pub fn recover(work: impl FnOnce()) {
-    RECOVERS.set(true);
-    work();
-    RECOVERS.set(false);
-}
-
 /// Whether this thread has requests of a predecessor to finish.
 pub fn is_recovering() -> bool {
     RECOVERS.get()
@@ -185,42 +172,92 @@ pub fn note_forget(node: u64) {
     });
 }
 
-/// Number of nodes of a request to forget that a predecessor has taken.
-pub fn forgotten() -> u64 {
-    with(|entry| entry.get(FORGOTTEN)).unwrap_or_default()
+impl RequestJournal for SurvivalState {
+    fn is_recording(&self) -> bool {
+        true
+    }
+
+    fn max_readers(&self) -> usize {
+        MOST_READERS
+    }
+
+    fn buffer(&self, reader: usize) -> Option<&'static mut [u8]> {
+        self.memory.buffer(reader)
+    }
+
+    fn connected(&self, negotiated: Negotiated, devices: &[RawFd]) {
+        self.set(head::MINOR, negotiated.minor.into());
+        self.set(head::FLAGS, negotiated.flags);
+        for (at, &device) in devices.iter().enumerate() {
+            self.set(head::DEVICES + at, device as u64);
+        }
+        self.set(head::READERS, devices.len() as u64);
+        self.set(head::IS_SERVING, 1);
+    }
+
+    fn received(&'static self, reader: usize, message: &[u8]) {
+        set_current(JournalEntry::begin(self, reader, message));
+    }
+
+    fn replying(&self, unique: u64, error: i32, parts: &[&[u8]]) {
+        with(|entry| {
+            if entry.get(UNIQUE) != unique || entry.get(PHASE) >= DONE {
+                return;
+            }
+            entry.die_at("changed");
+            let len: usize = parts.iter().map(|part| part.len()).sum();
+            if len > REPLY_WORDS * 8 {
+                return entry.set(PHASE, SENT);
+            }
+            store_bytes(&entry.words()[REPLY..REPLY + REPLY_WORDS], parts);
+            entry.set(ERROR, u64::from(error.cast_unsigned()));
+            entry.set(REPLY_LEN, len as u64);
+            entry.set(PHASE, DONE);
+            entry.die_at("recorded");
+        });
+    }
+
+    fn replied(&self, unique: u64) {
+        with(|entry| {
+            if entry.get(UNIQUE) == unique {
+                entry.die_at("sent");
+            }
+        });
+    }
+
+    fn finished(&self) {
+        if let Some(entry) = CURRENT.take() {
+            entry.finish();
+        }
+    }
+
+    fn forgotten(&self) -> u64 {
+        with(|entry| entry.get(FORGOTTEN)).unwrap_or_default()
+    }
+
+    fn note_forgotten(&self, count: u64) {
+        with(|entry| entry.set(FORGOTTEN, count));
+    }
+
+    fn recover(&self, work: &mut dyn FnMut()) {
+        RECOVERS.set(true);
+        work();
+        RECOVERS.set(false);
+    }
 }
 
-/// Records that so many nodes of a request to forget were taken. One that is taken and not served is lost.
-pub fn note_forgotten(count: u64) {
-    with(|entry| entry.set(FORGOTTEN, count));
+impl From<LeftRequest> for InFlight {
+    fn from(LeftRequest { entry, reader, message }: LeftRequest) -> Self {
+        Self { unique: entry.unique(), reader, message, attempt: Box::new(entry) }
+    }
 }
 
-/// Records the reply to the request `unique`, which is about to be sent.
-pub fn replying(unique: u64, error: i32, parts: &[&[u8]]) {
-    with(|entry| {
-        if entry.get(UNIQUE) != unique || entry.get(PHASE) >= DONE {
-            return;
-        }
-        entry.die_at("changed");
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        if len > REPLY_WORDS * 8 {
-            return entry.set(PHASE, SENT);
-        }
-        store_bytes(&entry.words()[REPLY..REPLY + REPLY_WORDS], parts);
-        entry.set(ERROR, u64::from(error.cast_unsigned()));
-        entry.set(REPLY_LEN, len as u64);
-        entry.set(PHASE, DONE);
-        entry.die_at("recorded");
-    });
-}
-
-/// To be called when the reply to the request `unique` was sent.
-pub fn replied(unique: u64) {
-    with(|entry| {
-        if entry.get(UNIQUE) == unique {
-            entry.die_at("sent");
-        }
-    });
+impl PriorRequest for JournalEntry {
+    fn resume(self: Box<Self>) -> Recovery {
+        let recovery = self.recovery();
+        set_current(*self);
+        recovery
+    }
 }
 
 impl JournalEntry {

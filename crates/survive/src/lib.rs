@@ -1,20 +1,26 @@
 //! Mounts that survive their servers (`--survive`).
 //!
-//! [`SurvivalState`] is the state of such a mount, in memory that a holder keeps: it has nodes, open files and a [journal] of each request.
-//! A mount knows it only by the traits [`RequestJournal`](namegate_wire::RequestJournal), [`TreeJournal`](namegate_mount::passthrough::TreeJournal)
-//! and [`MountJournal`](namegate_mount::MountJournal).
+//! [`hold`] makes a process the holder of a mount, which starts one server after another. [`SurvivalState`] is the state of such a mount, in
+//! memory that the holder keeps: it has nodes, open files and a [journal] of each request. A mount knows it only by the traits
+//! [`RequestJournal`](namegate_wire::RequestJournal), [`TreeJournal`](namegate_mount::passthrough::TreeJournal) and
+//! [`MountJournal`](namegate_mount::MountJournal).
 
-mod changes;
 mod faults;
+mod fd_store;
+mod holder;
 pub mod journal;
 mod layout;
+mod predecessor;
 mod records;
 mod slots;
 mod state;
 mod take_over;
+mod tree_journal;
 
-pub use state::{LAYOUT, MOST_READERS, SurvivalState};
-pub use take_over::{new_state, open_state};
+pub use fd_store::{Notify, receive_stored};
+pub use holder::{DRAIN_TIMEOUT, HANDED_OVER, HeldServer, LEAVE, ServerStart, UPGRADE, hold};
+pub use predecessor::Predecessor;
+pub use state::{LAYOUT, MOST_READERS, MountRequest, SurvivalState};
 
 #[cfg(test)]
 mod tests;

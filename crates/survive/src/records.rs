@@ -1,13 +1,12 @@
 //! Records of nodes, and of open files and directories.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
 
 use namegate_mount::passthrough::{BackingRecord, NodeChange, NodeData, OpenData};
 
 use super::layout::{NODE_FD, OPEN_FD, descriptor, from_option, option};
 use super::slots::Slot;
-use super::state::SurvivalState;
+use super::state::load_bytes;
 
 /// Longest handle that a record has room for, in bytes.
 pub(super) const LONGEST_HANDLE: usize = 48;
@@ -31,7 +30,7 @@ mod node {
 const REVOKED: u64 = 1 << 63;
 const HAS_HANDLE: u64 = 1 << 63;
 
-fn fd_word(fd: Option<RawFd>) -> u64 {
+pub(super) fn fd_word(fd: Option<RawFd>) -> u64 {
     option(fd.and_then(|fd| u64::try_from(fd).ok()))
 }
 
@@ -53,15 +52,11 @@ fn backing_word(backing: BackingRecord, is_revoked: bool) -> u64 {
 }
 
 /// What is recorded of a node.
-fn node_data(slot: &Slot) -> NodeData {
+pub(super) fn node_data(slot: &Slot) -> NodeData {
     let get = |word| slot.get(word);
     let (kind, number) = halves(get(node::KIND));
     let handle = get(node::HANDLE);
-    let bytes = || {
-        let words = slot.words()[node::HANDLE_BYTES..].iter();
-        let all = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
-        all.take((handle >> 32 & 0xFF) as usize).collect()
-    };
+    let bytes = || load_bytes(&slot.words()[node::HANDLE_BYTES..], (handle >> 32 & 0xFF) as usize);
     let backing = get(node::BACKING);
     NodeData {
         id: get(node::ID),
@@ -84,7 +79,7 @@ fn node_data(slot: &Slot) -> NodeData {
 }
 
 /// What is recorded of an open file or directory.
-fn open_data(slot: &Slot) -> OpenData {
+pub(super) fn open_data(slot: &Slot) -> OpenData {
     let get = |word| slot.get(word);
     let (flags, is_directory) = halves(get(2));
     let ((uid, gid), (pid, umask)) = (halves(get(5)), halves(get(6)));
@@ -99,88 +94,51 @@ fn open_data(slot: &Slot) -> OpenData {
     }
 }
 
-impl SurvivalState {
-    /// Records a node; `None` if there is no room.
-    pub(super) fn record_node(&'static self, data: &NodeData) -> Option<u32> {
-        let slot = self.nodes.claim()?;
-        slot.set(node::DEV, data.dev);
-        slot.set(node::INO, data.ino);
-        slot.set(node::LOOKUPS, data.lookups);
-        slot.set(node::KIND, two(data.kind, data.number));
-        slot.set(node::FD, fd_word(data.fd));
-        slot.set(node::UID, option(data.uid.map(u64::from)));
-        slot.set(node::MOUNT, option(data.mount));
-        slot.set(node::BACKING, backing_word(data.backing, data.is_revoked));
-        let handle = match &data.handle {
-            None => 0,
-            Some((_, bytes)) if bytes.len() > LONGEST_HANDLE => return None,
-            Some((kind, bytes)) => {
-                for (at, chunk) in bytes.chunks(8).enumerate() {
-                    let mut word = [0; 8];
-                    word[..chunk.len()].copy_from_slice(chunk);
-                    slot.set(node::HANDLE_BYTES + at, u64::from_ne_bytes(word));
-                }
-                two(kind.cast_unsigned(), bytes.len() as u32) | HAS_HANDLE
+/// Records a node in a slot; `None` if its handle is too long.
+pub(super) fn write_node(slot: &Slot, data: &NodeData) -> Option<()> {
+    let handle = match &data.handle {
+        None => 0,
+        Some((_, bytes)) if bytes.len() > LONGEST_HANDLE => return None,
+        Some((kind, bytes)) => {
+            for (at, chunk) in bytes.chunks(8).enumerate() {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                slot.set(node::HANDLE_BYTES + at, u64::from_ne_bytes(word));
             }
-        };
-        slot.set(node::HANDLE, handle);
-        slot.set(node::ID, data.id);
-        Some(slot.keep())
-    }
+            two(kind.cast_unsigned(), bytes.len() as u32) | HAS_HANDLE
+        }
+    };
+    slot.set(node::DEV, data.dev);
+    slot.set(node::INO, data.ino);
+    slot.set(node::LOOKUPS, data.lookups);
+    slot.set(node::KIND, two(data.kind, data.number));
+    slot.set(node::FD, fd_word(data.fd));
+    slot.set(node::UID, option(data.uid.map(u64::from)));
+    slot.set(node::MOUNT, option(data.mount));
+    slot.set(node::BACKING, backing_word(data.backing, data.is_revoked));
+    slot.set(node::HANDLE, handle);
+    slot.set(node::ID, data.id);
+    Some(())
+}
 
-    pub(super) fn record_node_change(&self, slot: u32, change: NodeChange) {
-        let (word, value) = match change {
-            NodeChange::Lookups(lookups) => (node::LOOKUPS, lookups),
-            NodeChange::Fd(fd) => (node::FD, fd_word(fd)),
-            NodeChange::Uid(uid) => (node::UID, option(uid.map(u64::from))),
-            NodeChange::Backing(backing, is_revoked) => (node::BACKING, backing_word(backing, is_revoked)),
-        };
-        self.nodes.set(slot, word, value);
-    }
-
-    pub(super) fn drop_node(&'static self, slot: u32) {
-        drop(self.nodes.slot(slot));
-    }
-
-    /// The nodes that a predecessor has recorded. To be called once, before anything is added.
-    pub(super) fn recorded_nodes(&'static self) -> Vec<(u32, NodeData)> {
-        with_data(self.nodes.take_over(), node_data)
-    }
-
-    /// Records an open file or directory; `None` if there is no room.
-    pub(super) fn record_open(&'static self, data: &OpenData) -> Option<u32> {
-        let slot = self.opens.claim()?;
-        let [uid, gid, pid, umask] = data.opener;
-        slot.set(1, data.node);
-        slot.set(2, two(data.flags.cast_unsigned(), data.is_directory.into()));
-        slot.set(3, data.unique);
-        slot.set(OPEN_FD, fd_word(data.fd));
-        slot.set(5, two(uid, gid));
-        slot.set(6, two(pid, umask));
-        slot.set(0, data.fh);
-        Some(slot.keep())
-    }
-
-    pub(super) fn record_open_fd(&self, slot: u32, fd: Option<RawFd>) {
-        self.opens.set(slot, OPEN_FD, fd_word(fd));
-    }
-
-    pub(super) fn drop_open(&'static self, slot: u32) {
-        drop(self.opens.slot(slot));
-    }
-
-    /// The open files and directories that a predecessor has recorded. To be called once, before anything is added.
-    pub(super) fn recorded_opens(&'static self) -> Vec<(u32, OpenData)> {
-        with_data(self.opens.take_over(), open_data)
+/// The word that a change of a node changes, and its new value.
+pub(super) fn node_change(change: NodeChange) -> (usize, u64) {
+    match change {
+        NodeChange::Lookups(lookups) => (node::LOOKUPS, lookups),
+        NodeChange::Fd(fd) => (node::FD, fd_word(fd)),
+        NodeChange::Uid(uid) => (node::UID, option(uid.map(u64::from))),
+        NodeChange::Backing(backing, is_revoked) => (node::BACKING, backing_word(backing, is_revoked)),
     }
 }
 
-fn with_data<D>(slots: Vec<Slot>, data: impl Fn(&Slot) -> D) -> Vec<(u32, D)> {
-    slots
-        .into_iter()
-        .map(|slot| {
-            let data = data(&slot);
-            (slot.keep(), data)
-        })
-        .collect()
+/// Records an open file or directory in a slot.
+pub(super) fn write_open(slot: &Slot, data: &OpenData) {
+    let [uid, gid, pid, umask] = data.opener;
+    slot.set(1, data.node);
+    slot.set(2, two(data.flags.cast_unsigned(), data.is_directory.into()));
+    slot.set(3, data.unique);
+    slot.set(OPEN_FD, fd_word(data.fd));
+    slot.set(5, two(uid, gid));
+    slot.set(6, two(pid, umask));
+    slot.set(0, data.fh);
 }

@@ -1,4 +1,4 @@
-//! The state of a mount that survives its server: in memory that the holder keeps (`crate::service`).
+//! The state of a mount that survives its server: in memory that the holder keeps (`holder`).
 //!
 //! It has a head, records of nodes and of open files, and for each request that is out a journal with the message. A server that takes
 //! over rebuilds its tables from the records and finishes the requests (`journal`). All numbers are words that are stored in the
@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use namegate_mount::MAX_TRANSFER;
 use namegate_sys::inherited::Inherited;
 use namegate_sys::shared::{SharedMemory, SharedSizes};
-use namegate_wire::Negotiated;
+use namegate_wire::{Device, Negotiated};
 
 use super::layout::{ANSWERED, JOURNAL_WORDS, NODE_FD, NODE_WORDS, OPEN_FD, OPEN_WORDS, descriptor};
 use super::slots::SlotTable;
@@ -42,37 +43,43 @@ pub(super) const SHORT: usize = 8192;
 
 /// Words of the head.
 pub(super) mod head {
-    pub(super) const IS_SERVING: usize = 0;
-    pub(super) const SERVERS: usize = 1;
-    pub(super) const MINOR: usize = 2;
-    pub(super) const FLAGS: usize = 3;
-    pub(super) const READERS: usize = 4;
-    pub(super) const ROOT: usize = 5;
-    pub(super) const MODE: usize = 6;
-    pub(super) const RELOADS: usize = 7;
-    pub(super) const CRASH_SCORE: usize = 8;
-    pub(super) const LAST_BACKING: usize = 9;
+    pub(crate) const IS_SERVING: usize = 0;
+    pub(crate) const SERVERS: usize = 1;
+    pub(crate) const MINOR: usize = 2;
+    pub(crate) const FLAGS: usize = 3;
+    pub(crate) const READERS: usize = 4;
+    pub(crate) const ROOT: usize = 5;
+    pub(crate) const MODE: usize = 6;
+    pub(crate) const RELOADS: usize = 7;
+    pub(crate) const CRASH_SCORE: usize = 8;
+    pub(crate) const LAST_BACKING: usize = 9;
     /// The layout, and a number by which the state is recognized.
-    pub(super) const LAYOUT: usize = 10;
-    pub(super) const OOM_SCORE: usize = 11;
-    pub(super) const ROOT_NUMBER: usize = 12;
+    pub(crate) const LAYOUT: usize = 10;
+    pub(crate) const OOM_SCORE: usize = 11;
+    pub(crate) const ROOT_NUMBER: usize = 12;
     /// Whether there is a key, and two words.
-    pub(super) const EXPORT_KEY: usize = 13;
+    pub(crate) const EXPORT_KEY: usize = 13;
     pub(crate) const USED: usize = 16;
-    pub(super) const CLOSING: usize = 32;
-    pub(super) const DEVICES: usize = 128;
+    pub(crate) const CLOSING: usize = 32;
+    pub(crate) const DEVICES: usize = 128;
     /// A count, and the hashes that were counted last.
-    pub(super) const LEAVING: usize = 256;
+    pub(crate) const LEAVING: usize = 256;
     /// A length in bytes and as many bytes.
-    pub(super) const MOUNT_DEVICE: usize = 512;
-    pub(super) const MOUNTPOINT: usize = 1024;
-    pub(super) const GIVEN: usize = 2048;
-    pub(super) const SETTINGS: usize = 3200;
-    pub(super) const END: usize = super::HEAD_WORDS;
+    pub(crate) const MOUNT_DEVICE: usize = 512;
+    pub(crate) const MOUNTPOINT: usize = 1024;
+    pub(crate) const GIVEN: usize = 2048;
+    pub(crate) const SETTINGS: usize = 3200;
+    pub(crate) const END: usize = super::HEAD_WORDS;
 }
 
-/// Number of backing files that can be released at the same time without a trace if the server dies.
-const MOST_CLOSING: usize = 64;
+/// The mount that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct MountRequest<'r> {
+    /// Whether it is to survive its server.
+    pub survives: bool,
+    pub source: &'r Path,
+    pub mountpoint: &'r Path,
+}
 
 #[derive(Debug)]
 pub struct SurvivalState {
@@ -106,12 +113,19 @@ fn sizes(buffer_len: usize) -> SharedSizes {
 }
 
 impl SurvivalState {
-    /// The state of a mount that does not exist yet, with buffers of `buffer_len` bytes for requests. It lives as long as the
-    /// process.
+    /// The state of a mount that does not exist yet. It lives as long as the process.
     ///
     /// # Errors
     /// As memfd_create(2) and mmap(2) say.
-    pub fn new(buffer_len: usize) -> io::Result<&'static Self> {
+    pub fn new() -> io::Result<&'static Self> {
+        Self::with_buffers(Device::buffer_len(MAX_TRANSFER))
+    }
+
+    /// The same with buffers of `buffer_len` bytes for requests: for tests and fuzzing.
+    ///
+    /// # Errors
+    /// As memfd_create(2) and mmap(2) say.
+    pub fn with_buffers(buffer_len: usize) -> io::Result<&'static Self> {
         let state = Self::of(SharedMemory::new(sizes(buffer_len))?, buffer_len);
         state.set(head::LAYOUT, MAGIC | LAYOUT);
         Ok(state)
@@ -121,7 +135,8 @@ impl SurvivalState {
     ///
     /// # Errors
     /// It has another layout.
-    pub fn open(fd: OwnedFd, buffer_len: usize) -> io::Result<&'static Self> {
+    pub(super) fn open(fd: OwnedFd) -> io::Result<&'static Self> {
+        let buffer_len = Device::buffer_len(MAX_TRANSFER);
         let state = Self::of(SharedMemory::open(fd, sizes(buffer_len))?, buffer_len);
         if state.get(head::LAYOUT) != MAGIC | LAYOUT || !state.is_serving() {
             return Err(io::ErrorKind::InvalidData.into());
@@ -150,15 +165,15 @@ impl SurvivalState {
         }))
     }
 
-    fn head(&self, word: usize) -> &'static AtomicU64 {
+    pub(super) fn head(&self, word: usize) -> &'static AtomicU64 {
         &self.memory.words()[word]
     }
 
-    fn get(&self, word: usize) -> u64 {
+    pub(super) fn get(&self, word: usize) -> u64 {
         self.head(word).load(Ordering::Acquire)
     }
 
-    fn set(&self, word: usize, value: u64) {
+    pub(super) fn set(&self, word: usize, value: u64) {
         self.head(word).store(value, Ordering::Release);
     }
 
@@ -168,14 +183,9 @@ impl SurvivalState {
         &self.memory.words()[begin..begin + JOURNAL_WORDS]
     }
 
-    /// The buffer of the reading thread with this number, for one caller.
-    pub fn buffer(&self, reader: usize) -> Option<&'static mut [u8]> {
-        self.memory.buffer(reader)
-    }
-
     /// Counts a server that begins to serve; the first one has the number 1. Handles and numbers that it assigns begin with it, so
     /// that they differ from those of its predecessors.
-    pub fn begin_server(&self) -> u64 {
+    pub(super) fn begin_server(&self) -> u64 {
         self.head(head::SERVERS).fetch_add(1, Ordering::AcqRel) + 1
     }
 
@@ -185,19 +195,8 @@ impl SurvivalState {
     }
 
     /// Whether the mount is live: a successor can take it over.
-    pub fn is_serving(&self) -> bool {
+    pub(super) fn is_serving(&self) -> bool {
         self.get(head::IS_SERVING) != 0
-    }
-
-    /// Records that the mount is live, what was agreed on with the kernel, and the descriptors from which requests are read.
-    pub fn serve(&self, negotiated: Negotiated, devices: &[RawFd]) {
-        self.set(head::MINOR, negotiated.minor.into());
-        self.set(head::FLAGS, negotiated.flags);
-        for (at, &device) in devices.iter().enumerate() {
-            self.set(head::DEVICES + at, device as u64);
-        }
-        self.set(head::READERS, devices.len() as u64);
-        self.set(head::IS_SERVING, 1);
     }
 
     /// What was agreed on with the kernel.
@@ -211,37 +210,28 @@ impl SurvivalState {
         (0..readers).map(|at| self.get(head::DEVICES + at) as RawFd).collect()
     }
 
-    /// Records the place of the mount, and its device number in the mount table.
-    pub fn set_place(&self, mountpoint: &Path, device: Option<&str>) -> io::Result<()> {
-        self.set_text(head::MOUNTPOINT..head::GIVEN, mountpoint.as_os_str())?;
-        self.set_text(head::MOUNT_DEVICE..head::MOUNTPOINT, OsStr::new(device.unwrap_or_default()))
-    }
-
     /// The place of the mount, and its device number in the mount table.
     pub fn place(&self) -> (PathBuf, Option<String>) {
         let device = self.text(head::MOUNT_DEVICE..head::MOUNTPOINT).into_string().ok();
         (self.text(head::MOUNTPOINT..head::GIVEN).into(), device.filter(|device| !device.is_empty()))
     }
 
-    /// Records source and mount point as they were given.
+    /// Records the mount that was asked for, and its settings in a form that the caller defines. A later server cannot report changes of
+    /// settings that are too long to be recorded.
     ///
     /// # Errors
-    /// They are longer than paths can be.
-    pub fn set_given(&self, source: &Path, mountpoint: &Path) -> io::Result<()> {
-        self.set_text(head::GIVEN..head::SETTINGS, &given(source, mountpoint))
+    /// The paths are longer than paths can be.
+    pub fn set_request(&self, request: &MountRequest<'_>, settings: &OsStr) -> io::Result<()> {
+        self.set_text(head::GIVEN..head::SETTINGS, &places(request))?;
+        if let Err(error) = self.set_text(head::SETTINGS..head::END, settings) {
+            log::warn!("a later server of this mount will not report settings that need a new one: {error}");
+        }
+        Ok(())
     }
 
-    /// Whether source and mount point were given in this way.
-    pub fn is_given(&self, source: &Path, mountpoint: &Path) -> bool {
-        self.text(head::GIVEN..head::SETTINGS) == given(source, mountpoint)
-    }
-
-    /// Records the settings of the mount, in a form that the caller defines.
-    ///
-    /// # Errors
-    /// They are too long.
-    pub fn set_settings(&self, settings: &OsStr) -> io::Result<()> {
-        self.set_text(head::SETTINGS..head::END, settings)
+    /// Whether this mount was asked for by the same source and mount point.
+    pub(super) fn is_of(&self, request: &MountRequest<'_>) -> bool {
+        self.text(head::GIVEN..head::SETTINGS) == places(request)
     }
 
     /// The settings of the mount; empty if none were recorded.
@@ -249,7 +239,7 @@ impl SurvivalState {
         self.text(head::SETTINGS..head::END)
     }
 
-    fn set_text(&self, room: std::ops::Range<usize>, text: &OsStr) -> io::Result<()> {
+    pub(super) fn set_text(&self, room: std::ops::Range<usize>, text: &OsStr) -> io::Result<()> {
         let bytes = text.as_bytes();
         if bytes.len() > (room.len() - 1) * 8 {
             return Err(io::ErrorKind::InvalidFilename.into());
@@ -264,38 +254,9 @@ impl SurvivalState {
         OsString::from_vec(load_bytes(&self.memory.words()[room.start + 1..room.end], len))
     }
 
-    /// Records the descriptor of the source.
-    pub fn set_root(&self, root: RawFd) {
-        self.set(head::ROOT, root as u64);
-    }
-
     /// The number of the descriptor of the source.
-    pub fn root(&self) -> RawFd {
+    pub(super) fn root(&self) -> RawFd {
         self.get(head::ROOT) as RawFd
-    }
-
-    /// Records the node id by which the kernel knows the source.
-    pub fn set_root_number(&self, number: u64) {
-        self.set(head::ROOT_NUMBER, number);
-    }
-
-    /// The node id by which the kernel knows the source.
-    pub fn root_number(&self) -> u64 {
-        self.get(head::ROOT_NUMBER)
-    }
-
-    /// Records the key of file handles.
-    pub fn set_export_key(&self, key: Option<[u64; 2]>) {
-        let Some([low, high]) = key else { return };
-        self.set(head::EXPORT_KEY + 1, low);
-        self.set(head::EXPORT_KEY + 2, high);
-        self.set(head::EXPORT_KEY, 1);
-    }
-
-    /// The key of file handles.
-    pub fn export_key(&self) -> Option<[u64; 2]> {
-        let [low, high] = [1, 2].map(|word| self.get(head::EXPORT_KEY + word));
-        (self.get(head::EXPORT_KEY) != 0).then_some([low, high])
     }
 
     /// Records the mode that was set by hand, by a number that the caller defines.
@@ -319,42 +280,12 @@ impl SurvivalState {
     }
 
     /// Records what the end of the last server adds to the crash score of the requests in flight.
-    pub fn set_crash_score(&self, crash_score: u64) {
+    pub(super) fn set_crash_score(&self, crash_score: u64) {
         self.set(head::CRASH_SCORE, crash_score);
     }
 
     pub(super) fn crash_score(&self) -> u64 {
         self.get(head::CRASH_SCORE)
-    }
-
-    /// Records the number under which a backing file was registered last.
-    pub fn set_last_backing(&self, number: u32) {
-        self.head(head::LAST_BACKING).fetch_max(number.into(), Ordering::AcqRel);
-    }
-
-    /// The number under which a backing file was registered last.
-    pub fn last_backing(&self) -> u32 {
-        self.get(head::LAST_BACKING) as u32
-    }
-
-    /// Records that a backing file is about to be released, which no node has any more. To be called again with its result, and
-    /// false, when that is done.
-    pub fn closing(&self, number: u32) -> Option<usize> {
-        (0..MOST_CLOSING).find(|at| {
-            let word = self.head(head::CLOSING + at);
-            word.compare_exchange(0, u64::from(number) + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
-    }
-
-    /// Records that the backing file was released for which [`SurvivalState::closing`] has returned `place`.
-    pub fn closed(&self, place: usize) {
-        self.set(head::CLOSING + place, 0);
-    }
-
-    /// The backing files that a predecessor was about to release.
-    pub fn take_over_closing(&self) -> Vec<u32> {
-        let words = (0..MOST_CLOSING).map(|at| self.head(head::CLOSING + at).swap(0, Ordering::AcqRel));
-        words.filter_map(|word| word.checked_sub(1)).map(|number| number as u32).collect()
     }
 
     /// A number that changes with each request that is finished.
@@ -363,41 +294,29 @@ impl SurvivalState {
         (0..MOST_READERS).fold(0, |sum, reader| sum.wrapping_mul(31).wrapping_add(answered(reader)))
     }
 
-    /// Records the hash of a name whose rename was delayed, in place of the oldest one.
-    pub fn note_delayed_rename(&self, hash: u64) {
-        let room = (head::MOUNT_DEVICE - head::LEAVING - 1) as u64;
-        let count = self.head(head::LEAVING).fetch_add(1, Ordering::AcqRel);
-        self.set(head::LEAVING + 1 + (count % room) as usize, hash);
-    }
-
-    /// The hashes of names whose renames were delayed last.
-    pub fn delayed_renames(&self) -> impl Iterator<Item = u64> {
-        (head::LEAVING + 1..head::MOUNT_DEVICE).map(|word| self.get(word)).filter(|&hash| hash != 0)
-    }
-
     /// Offers the descriptors of a predecessor to this process.
-    pub fn inherit(&self, inherited: Inherited) {
+    pub(super) fn inherit(&self, inherited: Inherited) {
         // A process has one predecessor.
         let _ = self.inherited.set(inherited);
     }
 
     /// The descriptors of a predecessor; `None` in the first server.
-    pub fn inherited(&self) -> Option<&Inherited> {
+    pub(super) fn inherited(&self) -> Option<&Inherited> {
         self.inherited.get()
     }
 
     /// Records how likely the kernel was to end this process when memory runs out, before the holder had changed that.
-    pub fn set_oom_score(&self, score: i32) {
+    pub(super) fn set_oom_score(&self, score: i32) {
         self.set(head::OOM_SCORE, u64::from(score.cast_unsigned()));
     }
 
     /// How likely the kernel was to end this process.
-    pub fn oom_score(&self) -> i32 {
+    pub(super) fn oom_score(&self) -> i32 {
         (self.get(head::OOM_SCORE) as u32).cast_signed()
     }
 
     /// The number of the descriptor of this state.
-    pub fn number(&self) -> RawFd {
+    pub(super) fn number(&self) -> RawFd {
         self.memory.number()
     }
 
@@ -405,11 +324,16 @@ impl SurvivalState {
     pub fn needed_descriptors(&'static self) -> impl Iterator<Item = RawFd> {
         let recorded = self.nodes.column(NODE_FD).chain(self.opens.column(OPEN_FD));
         let recorded = recorded.filter_map(descriptor);
-        [self.root()].into_iter().chain(self.devices()).chain(recorded)
+        self.lasting_descriptors().chain(recorded)
+    }
+
+    /// The numbers of the descriptors without which no mount goes on.
+    pub(super) fn lasting_descriptors(&self) -> impl Iterator<Item = RawFd> {
+        [self.root()].into_iter().chain(self.devices())
     }
 
     /// Forgets descriptors of nodes and open files that were lost with all processes that had them.
-    pub fn forget_descriptors(&'static self, is_lost: impl Fn(RawFd) -> bool) {
+    pub(super) fn forget_descriptors(&'static self, is_lost: impl Fn(RawFd) -> bool) {
         let is_lost = |word: u64| descriptor(word).is_some_and(&is_lost);
         self.nodes.clear(NODE_FD, is_lost);
         self.opens.clear(OPEN_FD, is_lost);
@@ -428,12 +352,9 @@ impl SurvivalState {
     }
 }
 
-/// Both paths, which contain no NUL.
-fn given(source: &Path, mountpoint: &Path) -> OsString {
-    let mut both = source.as_os_str().to_owned();
-    both.push("\0");
-    both.push(mountpoint);
-    both
+/// Source and mount point, which contain no NUL.
+fn places(request: &MountRequest<'_>) -> OsString {
+    [request.source, request.mountpoint].map(Path::as_os_str).join(OsStr::new("\0"))
 }
 
 /// Stores as much of `parts` as there is room for.

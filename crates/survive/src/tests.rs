@@ -4,8 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 
-use namegate_mount::passthrough::{BackingRecord, NodeData, OpenData};
-use namegate_wire::{Negotiated, Recovery};
+use namegate_mount::passthrough::{BackingRecord, NodeData, OpenData, TreeJournal};
+use namegate_mount::{MountJournal, MountRecord};
+use namegate_wire::{Negotiated, Recovery, RequestJournal};
 
 use super::journal::{CRASHED, JournalEntry, KILLED, LeftRequest, PriorAttempt};
 use super::state::head;
@@ -14,7 +15,7 @@ use super::*;
 const BUFFER: usize = 1 << 16;
 
 fn state() -> &'static SurvivalState {
-    SurvivalState::new(BUFFER).unwrap()
+    SurvivalState::with_buffers(BUFFER).unwrap()
 }
 
 /// Puts a message into the buffer of a reading thread, as the kernel does.
@@ -30,29 +31,29 @@ fn dies(work: impl FnOnce() + Send) {
 }
 
 /// Finishes the current request when it is dropped.
-struct Current;
+struct Current(&'static SurvivalState);
 
 impl Drop for Current {
     fn drop(&mut self) {
-        journal::finish();
+        self.0.finished();
     }
 }
 
-fn set_current(entry: JournalEntry) -> Current {
+fn set_current(state: &'static SurvivalState, entry: JournalEntry) -> Current {
     journal::set_current(entry);
-    Current
+    Current(state)
 }
 
 fn begin(state: &'static SurvivalState, reader: usize, unique: u64) -> Current {
     let mut header = [0; 40];
     header[8..16].copy_from_slice(&unique.to_ne_bytes());
-    set_current(JournalEntry::begin(state, reader, &header))
+    set_current(state, JournalEntry::begin(state, reader, &header))
 }
 
 /// Takes nodes to forget, `count` of `all`, as a server does. Returns the first one.
-fn forget_nodes(all: u64, count: usize) -> u64 {
-    let done = journal::forgotten();
-    (done..all).take(count).for_each(|node| journal::note_forgotten(node + 1));
+fn forget_nodes(state: &SurvivalState, all: u64, count: usize) -> u64 {
+    let done = state.forgotten();
+    (done..all).take(count).for_each(|node| state.note_forgotten(node + 1));
     done
 }
 
@@ -90,7 +91,7 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
     };
     let plain = NodeData { id: 2, ..NodeData::default() };
     let too_long = NodeData { handle: Some((1, vec![0; records::LONGEST_HANDLE + 1])), ..plain.clone() };
-    assert!(state.record_node(&too_long).is_none());
+    assert!(state.add_node(&too_long).is_none());
     let open = OpenData {
         fh: 5,
         node: 2,
@@ -100,21 +101,28 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
         fd: Some(1),
         opener: [1, 2, 3, 4],
     };
-    let _ = (state.record_node(&node), state.record_open(&open));
-    state.drop_node(state.record_node(&NodeData { id: 3, ..plain.clone() }).unwrap());
-    state.drop_open(state.record_open(&OpenData { fh: 6, ..open }).unwrap());
-    let _ = state.record_node(&plain);
+    // The number of the current request is recorded with what it opens.
+    let current = begin(state, 0, open.unique);
+    let _ = (state.add_node(&node), state.add_open(&open));
+    forget(current);
+    state.remove_node(state.add_node(&NodeData { id: 3, ..plain.clone() }).unwrap());
+    state.remove_open(state.add_open(&OpenData { fh: 6, ..open }).unwrap());
+    let _ = state.add_node(&plain);
     state.set_root(0);
     let mut needed: Vec<_> = state.needed_descriptors().collect();
     needed.sort_unstable();
     assert_eq!(needed, [0, 0, 1], "of the source, the node and the open directory");
-    let (slots, found): (Vec<_>, Vec<_>) = state.recorded_nodes().into_iter().unzip();
+    let (slots, found): (Vec<_>, Vec<_>) = state.take_over_nodes().into_iter().unzip();
     assert_eq!(found, [node, plain]);
-    slots.into_iter().for_each(|slot| state.drop_node(slot));
-    let (slot, found) = state.recorded_opens().pop().unwrap();
+    slots.into_iter().for_each(|slot| state.remove_node(slot));
+    let (slot, found) = state.take_over_opens().pop().unwrap();
     assert_eq!(found, open);
-    state.record_open_fd(slot, None);
+    state.set_open_fd(slot, None);
     assert_eq!(state.needed_descriptors().count(), 1, "that of the source");
+}
+
+fn record<'r>(mountpoint: &'r Path, device: Option<&'r str>) -> MountRecord<'r> {
+    MountRecord { mountpoint, device, root_number: 1, export_key: None }
 }
 
 #[test]
@@ -122,23 +130,23 @@ fn the_head_remembers_the_mount() {
     let state = state();
     assert!(!state.is_serving() && state.devices().is_empty() && state.mode().is_none());
     let negotiated = Negotiated { minor: 45, flags: 1 << 63 };
-    state.serve(negotiated, &[3, 4]);
+    state.connected(negotiated, &[3, 4]);
     assert_eq!((state.negotiated(), state.devices()), (negotiated, vec![3, 4]));
     let place = Path::new(OsStr::from_bytes(b"/mnt/caf\xE9"));
-    state.set_place(place, Some("0:45")).unwrap();
+    state.mounted(&record(place, Some("0:45"))).unwrap();
     assert_eq!(state.place(), (place.into(), Some("0:45".into())));
-    assert!(state.set_place(Path::new(&"x".repeat(1 << 14)), None).is_err());
+    assert!(state.mounted(&record(Path::new(&"x".repeat(1 << 14)), None)).is_err());
     state.set_mode(Some(0));
     assert_eq!((state.mode(), state.begin_server(), state.begin_server()), (Some(0), 1, 2));
-    let places = [state.closing(0), state.closing(9)];
-    state.closed(places[0].unwrap());
+    let places = [state.releasing(0), state.releasing(9)];
+    state.released(places[0].unwrap());
     assert_eq!((state.take_over_closing(), state.take_over_closing()), (vec![9], vec![]));
 }
 
 #[test]
 fn a_successor_knows_how_far_each_request_has_come() {
     let state = state();
-    state.serve(Negotiated { minor: 45, flags: 0 }, &[3, 4, 5, 6, 7]);
+    state.connected(Negotiated { minor: 45, flags: 0 }, &[3, 4, 5, 6, 7]);
     let mut buffers: Vec<_> = (0..5).map(|reader| state.buffer(reader).unwrap()).collect();
     let progress = state.progress();
     assert!(in_flight(state).is_empty());
@@ -159,15 +167,15 @@ fn a_successor_knows_how_far_each_request_has_come() {
     dies(|| {
         let current = begin(state, 3, 13);
         journal::note_lookup(20);
-        journal::replying(99, 0, &[b"of another request"]);
-        journal::replying(13, -5, &[b"a", b"reply"]);
-        journal::replying(13, 0, &[b"a second one"]);
+        state.replying(99, 0, &[b"of another request"]);
+        state.replying(13, -5, &[b"a", b"reply"]);
+        state.replying(13, 0, &[b"a second one"]);
         forget(current);
     });
     dies(|| {
         let current = begin(state, 4, 14);
         journal::note_lookup(20);
-        journal::replying(14, 0, &[&[0; 513]]);
+        state.replying(14, 0, &[&[0; 513]]);
         forget(current);
     });
     assert_ne!(state.progress(), progress);
@@ -181,7 +189,7 @@ fn a_successor_knows_how_far_each_request_has_come() {
         state.in_flight().unwrap().into_iter().find(|one| one.entry.unique() == unique).unwrap().entry
     };
     dies(|| {
-        let current = set_current(entry(12));
+        let current = set_current(state, entry(12));
         let Some(PriorAttempt { observed: [7, 8], begun }) = journal::start(|| panic!("not asked again"))
         else {
             panic!()
@@ -193,14 +201,14 @@ fn a_successor_knows_how_far_each_request_has_come() {
     state.set_crash_score(CRASHED);
     assert_eq!(in_flight(state)[1], (12, 2, serve(&[])));
     assert_eq!(in_flight(state)[1..3], [(12, 2, Recovery::Fail), (13, 3, reply)]);
-    drop(set_current(entry(12)));
+    drop(set_current(state, entry(12)));
     assert!(in_flight(state).iter().all(|(unique, ..)| *unique != 12));
 }
 
 #[test]
 fn a_request_in_the_pool_has_a_journal_of_its_own() {
     let state = state();
-    state.serve(Negotiated { minor: 45, flags: 0 }, &[3]);
+    state.connected(Negotiated { minor: 45, flags: 0 }, &[3]);
     let buffer = state.buffer(0).unwrap();
     for (unique, len) in [(20, 100), (21, 9000), (22, BUFFER)] {
         message(buffer, unique, len);
@@ -217,15 +225,15 @@ fn a_request_in_the_pool_has_a_journal_of_its_own() {
     message(buffer, 23, 100);
     dies(|| {
         let current = begin(state, 0, 23);
-        assert_eq!(forget_nodes(5, 2), 0);
+        assert_eq!(forget_nodes(state, 5, 2), 0);
         forget(current);
         let _current = begin(state, 1, 0);
-        assert_eq!(forget_nodes(2, 2), 0);
+        assert_eq!(forget_nodes(state, 2, 2), 0);
     });
     dies(|| {
         let entry = state.in_flight().unwrap().pop().unwrap().entry;
-        let _current = set_current(entry);
-        assert_eq!(forget_nodes(5, 5), 2);
+        let _current = set_current(state, entry);
+        assert_eq!(forget_nodes(state, 5, 5), 2);
     });
 }
 
@@ -253,22 +261,22 @@ fn whatever_was_left_is_taken_over_as_far_as_it_goes() {
         changes.extend((1..6).map(|table| (state.table(table), id)));
         changes.iter().for_each(|&(word, value)| state.overwrite(word, value));
         let fds = state.needed_descriptors().count();
-        let (nodes, opens) = (state.recorded_nodes(), state.recorded_opens());
+        let (nodes, opens) = (state.take_over_nodes(), state.take_over_opens());
         assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
         let _ = (state.place(), state.mode(), state.take_over_closing());
         for LeftRequest { entry, .. } in state.in_flight().unwrap() {
             found += 1;
             let (_, unique) = (entry.recovery(), entry.unique());
-            let _current = set_current(entry);
+            let _current = set_current(state, entry);
             let _ = journal::start(|| [1, 2]);
             journal::note_lookup(7);
             journal::note_forget(7);
-            let _ = forget_nodes(3, 3);
-            journal::replying(unique, 0, &[b"reply"]);
+            let _ = forget_nodes(state, 3, 3);
+            state.replying(unique, 0, &[b"reply"]);
         }
         found += nodes.len() + opens.len();
-        nodes.into_iter().for_each(|(slot, _)| state.drop_node(slot));
-        opens.into_iter().for_each(|(slot, _)| state.drop_open(slot));
+        nodes.into_iter().for_each(|(slot, _)| state.remove_node(slot));
+        opens.into_iter().for_each(|(slot, _)| state.remove_open(slot));
         changes.iter().for_each(|&(word, _)| state.overwrite(word, 0));
     }
     assert!(found > 1000, "{found}");

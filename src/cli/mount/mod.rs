@@ -80,7 +80,7 @@ pub(super) fn run(args: &MountArgs) -> Result<ExitStatus, CliError> {
     match given.daemon() {
         _ if args.check => check(given)?,
         true => serve_in_background(given, manager)?,
-        false => serve(given, manager, None)?,
+        false => serve(given, manager)?,
     }
     Ok(ExitStatus::Clean)
 }

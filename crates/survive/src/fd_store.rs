@@ -1,4 +1,4 @@
-//! Descriptors that the service manager keeps while no process of a mount with `--survive` runs: its FD store.
+//! Descriptors that the service manager keeps while no process of a mount runs: its FD store.
 //!
 //! - Those of the state, the source and the connection with the kernel are stored when the mount is ready. So the mount goes on even if
 //!   all of its processes were killed.
@@ -9,21 +9,23 @@
 //!
 //! Sources: sd_notify(3), `FDSTORE`, `FDNAME`, `FDPOLL`, `FDSTOREREMOVE`; sd_listen_fds(3); unix(7), `SCM_RIGHTS`.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process;
 
-use namegate_survive::SurvivalState;
 use namegate_sys::inherited::{of_previous_program, renumber};
 use namegate_sys::open_files::raise_limit;
 use namegate_sys::socket::{MOST_DESCRIPTORS, receive_fds, send_fds};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 
-use super::notify::ServiceManager;
+use super::state::SurvivalState;
+
+/// Sends a message with copies of descriptors to the service manager.
+pub type Notify<'n> = dyn Fn(&str, &[RawFd]) -> io::Result<()> + 'n;
 
 /// The names of stored descriptors: this and the number, but for two.
 const PREFIX: &str = "namegate-";
@@ -34,7 +36,7 @@ const TOGETHER: &str = "namegate-more";
 
 /// What the service manager had stored, and has given to this process.
 #[derive(Debug)]
-pub(super) struct StoredDescriptors {
+pub struct StoredDescriptors {
     pub(super) state: RawFd,
     pub(super) others: HashSet<RawFd>,
     /// Whether the previous holder has left the mount for a restart; otherwise it was killed.
@@ -45,7 +47,7 @@ pub(super) struct StoredDescriptors {
 static RECEIVED: Mutex<Option<io::Result<StoredDescriptors>>> = Mutex::new(None);
 
 /// Takes over what the service manager had stored. To be called first: the descriptors get their numbers back, which nothing else may have.
-pub fn receive() {
+pub fn receive_stored() {
     let is_meant = env::var("LISTEN_PID").is_ok_and(|pid| pid.parse() == Ok(process::id()));
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     if is_meant && names.split(':').any(|name| name.starts_with(STATE)) {
@@ -102,20 +104,35 @@ fn sort(names: &str) -> io::Result<StoredDescriptors> {
     Ok(StoredDescriptors { state, others, was_left })
 }
 
-/// Has the service manager store what a mount needs to go on.
-pub(super) fn store_lasting(manager: &ServiceManager, state: &'static SurvivalState) {
-    let others = [state.root()].into_iter().chain(state.devices());
-    let named = others.map(|number| (PREFIX, number)).chain([(STATE, state.number())]);
-    for (prefix, number) in named {
-        store(manager, &format!("{prefix}{number}"), number);
+impl SurvivalState {
+    /// Has the service manager store what the mount needs to go on.
+    pub fn store_lasting(&self, notify: &Notify<'_>) {
+        let named = self.lasting_descriptors().map(|number| (PREFIX, number)).chain([(STATE, self.number())]);
+        named.for_each(|(prefix, number)| store(notify, &format!("{prefix}{number}"), number));
     }
 }
 
-fn store(manager: &ServiceManager, name: &str, fd: RawFd) {
+fn store(notify: &Notify<'_>, name: &str, fd: RawFd) {
     // By itself, systemd would wait for an end of each, which some of them do not have, and some have already.
-    let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
-    if let Err(error) = manager.send(&message, &[fd]) {
+    if let Err(error) = notify(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), &[fd]) {
         log::warn!("the service manager has not stored {name}: {error}");
+    }
+}
+
+/// Waits until the service manager has handled all earlier messages.
+///
+/// # Errors
+/// It has not after a few seconds.
+fn wait_for_manager(notify: &Notify<'_>) -> io::Result<()> {
+    const BARRIER_TIMEOUT: u16 = 5_000;
+    let (read, written) = io::pipe()?;
+    notify("BARRIER=1", &[written.as_raw_fd()])?;
+    drop(written);
+    // The manager closes its copy.
+    let mut polled = [PollFd::new(read.as_fd(), PollFlags::empty())];
+    match poll(&mut polled, PollTimeout::from(BARRIER_TIMEOUT))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
     }
 }
 
@@ -123,10 +140,10 @@ fn store(manager: &ServiceManager, name: &str, fd: RawFd) {
 ///
 /// # Errors
 /// A part may not be stored.
-pub(super) fn store_all(manager: &ServiceManager, state: &'static SurvivalState) -> io::Result<()> {
+pub(super) fn store_all(notify: &Notify<'_>, state: &'static SurvivalState) -> io::Result<()> {
     /// Messages in one socket: fewer than its buffer has room for by default.
     const MESSAGES: usize = 64;
-    store_lasting(manager, state);
+    state.store_lasting(notify);
     // At least one, which says that the mount was left.
     let all: Vec<RawFd> = [state.number()].into_iter().chain(state.needed_descriptors()).collect();
     for many in all.chunks(MESSAGES * MOST_DESCRIPTORS) {
@@ -136,29 +153,29 @@ pub(super) fn store_all(manager: &ServiceManager, state: &'static SurvivalState)
             let numbers: Vec<u8> = part.iter().flat_map(|number| number.to_ne_bytes()).collect();
             send_fds(&sender, None, &numbers, part)?;
         }
-        store(manager, TOGETHER, receiver.as_raw_fd());
+        store(notify, TOGETHER, receiver.as_raw_fd());
     }
-    manager.barrier()
+    wait_for_manager(notify)
 }
 
 /// Has the service manager forget what it had stored together, which this process has taken.
-pub(super) fn forget_taken(manager: &ServiceManager) {
-    forget(manager, TOGETHER);
+pub(super) fn forget_taken(notify: &Notify<'_>) {
+    forget(notify, TOGETHER);
 }
 
 /// Has the service manager forget all that it had stored, and waits until it has done so.
 ///
 /// # Errors
 /// It may still have some of it.
-pub(super) fn forget_all(manager: &ServiceManager, stored: &StoredDescriptors) -> io::Result<()> {
-    forget(manager, TOGETHER);
-    forget(manager, &format!("{STATE}{}", stored.state));
-    stored.others.iter().for_each(|number| forget(manager, &format!("{PREFIX}{number}")));
-    manager.barrier()
+pub(super) fn forget_all(notify: &Notify<'_>, stored: &StoredDescriptors) -> io::Result<()> {
+    forget_taken(notify);
+    forget(notify, &format!("{STATE}{}", stored.state));
+    stored.others.iter().for_each(|number| forget(notify, &format!("{PREFIX}{number}")));
+    wait_for_manager(notify)
 }
 
-fn forget(manager: &ServiceManager, name: &str) {
-    if let Err(error) = manager.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]) {
+fn forget(notify: &Notify<'_>, name: &str) {
+    if let Err(error) = notify(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]) {
         log::warn!("the service manager still has {name}: {error}");
     }
 }
