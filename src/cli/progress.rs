@@ -99,7 +99,7 @@ impl<'o> TerminalProgress<'o> {
             style,
             bar,
             is_drawn,
-            signals: Signals::take(Signals::RUN),
+            signals: Signals::take(),
             expected,
             checkpoint,
             names: AtomicU64::default(),

@@ -11,7 +11,7 @@ use namegate_core::policy::profile;
 use namegate_mount::{Options, ServeConfig, SourceRequirements};
 use namegate_settings::{ConfigFile, LockKeeping, MountSettings, Transport};
 use namegate_telemetry::audit::{self, AuditLog};
-use namegate_telemetry::metrics::{Metrics, MetricsOutlets, OutletSettings};
+use namegate_telemetry::metrics::{Metrics, OutletSettings};
 use nix::unistd::{Gid, Group, geteuid};
 
 use super::control::InstanceName;
@@ -135,14 +135,6 @@ impl MountConfig {
             metrics,
             ..audit::AuditSettings::default()
         })
-    }
-
-    /// Opens the outputs of metrics.
-    ///
-    /// # Errors
-    /// The outputs that cannot be opened.
-    pub fn open_outlets(&self, metrics: Arc<Metrics>) -> Result<MetricsOutlets, String> {
-        MetricsOutlets::open(outlets(&self.settings), metrics).map_err(|error| error.to_string())
     }
 }
 

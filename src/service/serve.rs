@@ -18,13 +18,13 @@ use namegate_survive::{
 use namegate_sys::mounts::{holding, mounts};
 use namegate_telemetry::audit::{AuditSettings, RecentRefusals};
 use namegate_telemetry::log as log_output;
-use namegate_telemetry::metrics::{Metrics, OperationCounts, RuleCount};
+use namegate_telemetry::metrics::{Metrics, MetricsOutlets, OperationCounts, RuleCount};
 use parking_lot::Mutex;
 
 use super::confinement::{give_up, raise_open_files};
 use super::control::{self, ControlHandler, ControlServer, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
-use super::mount_config::MountConfig;
+use super::mount_config::{MountConfig, outlets};
 use super::mount_service::{MountService, ServedMount, mode_by_hand, warn_of_mode};
 use super::notify::ServiceManager;
 use super::serve_error::{ServeError, cannot};
@@ -50,19 +50,28 @@ pub fn serve(settings: MountSettings, manager: ServiceManager) -> Result<(), Ser
     serve_after(Predecessor::find(), settings, manager, None)
 }
 
+/// How the server was started.
+struct Start {
+    /// Told when the mount is live, if a process waits for that.
+    ready: Option<ReadySender>,
+    /// Whether it is to have no terminal.
+    is_detached: bool,
+}
+
 /// `ready` is told when the mount is live.
 fn serve_after(
     predecessor: Option<Predecessor>,
     mut settings: MountSettings,
     manager: ServiceManager,
-    mut ready: Option<ReadySender>,
+    ready: Option<ReadySender>,
 ) -> Result<(), ServeError> {
     let mut config = load(&mut settings)?;
     let is_detached = ready.is_some() || predecessor.as_ref().is_some_and(Predecessor::was_detached);
-    let mut held = hold_if_it_survives(&mut config, predecessor, &manager, ready.as_ref(), is_detached)?;
+    let mut start = Start { ready, is_detached };
+    let mut held = hold_if_it_survives(&mut config, predecessor, &manager, &start)?;
     let manager = manager.with_main_process(held.as_ref().map(|held| held.holder));
     if let Some(held) = &mut held {
-        announce_take_over(held, &mut config, &mut ready, is_detached);
+        announce_take_over(held, &mut config, &mut start);
     }
     let supervision = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
     // Before there is a second thread: threads inherit the signal mask.
@@ -71,13 +80,14 @@ fn serve_after(
     let signals = if is_detached { signals.without_terminal() } else { signals };
     let reserved = reserve(&config)?;
     let metrics = Arc::new(mount_metrics(&config.mountpoint));
-    let outlets = config.open_outlets(metrics.clone())?;
+    let outlets =
+        MetricsOutlets::open(outlets(&config.settings), metrics.clone()).map_err(ServeError::new)?;
     let recent = Arc::new(RecentRefusals::default());
     let audit = AuditSettings { recent: recent.clone(), ..config.open_audit(metrics.clone())? };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
     let mounted = mount(&config, held.as_ref(), audit)?;
     let _outlets = outlets.start().map_err(ServeError::new)?;
-    if let Some(ready) = ready {
+    if let Some(ready) = start.ready {
         ready.detach().map_err(cannot("go into the background"))?;
     }
     let name = reserved.as_ref().map_or_else(|| instance_name(&config), |reserved| reserved.name().clone());
@@ -134,8 +144,7 @@ fn hold_if_it_survives(
     config: &mut MountConfig,
     predecessor: Option<Predecessor>,
     manager: &ServiceManager,
-    ready: Option<&ReadySender>,
-    is_detached: bool,
+    start: &Start,
 ) -> Result<Option<HeldServer>, ServeError> {
     if !config.settings.survive() && predecessor.is_none() {
         return Ok(None);
@@ -144,8 +153,8 @@ fn hold_if_it_survives(
     config.make_absolute().map_err(cannot("find the working directory"))?;
     raise_open_files();
     let start = ServerStart {
-        starter: ready.map(ReadySender::number),
-        is_detached,
+        starter: start.ready.as_ref().map(ReadySender::number),
+        is_detached: start.is_detached,
         give_up: config.settings.sandbox().then_some(give_up),
         notify: &|message, fds| manager.send(message, fds),
         has_manager: manager.is_there(),
@@ -159,17 +168,12 @@ fn mount_request(config: &MountConfig) -> MountRequest<'_> {
 }
 
 /// Logs that this server takes over, if it does, and which settings have to wait for the next mount.
-fn announce_take_over(
-    held: &mut HeldServer,
-    config: &mut MountConfig,
-    ready: &mut Option<ReadySender>,
-    is_detached: bool,
-) {
+fn announce_take_over(held: &mut HeldServer, config: &mut MountConfig, start: &mut Start) {
     if let Some(death) = &held.previous {
-        if let Some(ready) = ready.take() {
+        if let Some(ready) = start.ready.take() {
             ready.disown();
         }
-        if is_detached {
+        if start.is_detached {
             log_output::to_system();
         }
         log::warn!("previous server died ({death}); taking over");

@@ -32,16 +32,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// SIGINT, SIGTERM and SIGHUP, which end a run, and SIGUSR1, which requests its progress.
-    pub const RUN: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1];
-    /// The same signals, but SIGHUP requests a reload.
-    pub const WATCH: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGHUP];
-
-    /// Receives `signals` from now on. Call this before there is a second thread. Signals that were ignored when the program
-    /// started stay ignored; a shell ignores some for background jobs.
-    pub fn take(signals: &[Signal]) -> Self {
+    /// Receives SIGINT, SIGTERM and SIGHUP, which end a run or request a reload, and SIGUSR1, which requests the progress, from now on. Call
+    /// this before there is a second thread. Signals that were ignored when the program started stay ignored; a shell ignores some for
+    /// background jobs.
+    pub fn take() -> Self {
+        let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1];
         let ignored = signal_set("SigIgn:");
-        let wanted = signals.iter().copied().filter(|&signal| ignored >> (signal as u32 - 1) & 1 == 0);
+        let wanted = signals.into_iter().filter(|&signal| ignored >> (signal as u32 - 1) & 1 == 0);
         let set: SigSet = wanted.collect();
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         // Without a descriptor, the signals keep their default actions.

@@ -127,7 +127,7 @@ struct WatchRun<'o> {
 impl WatchService {
     /// Takes over the signals; to be called before there is a second thread.
     pub fn begin() -> Self {
-        let signals = Signals::take(Signals::WATCH);
+        let signals = Signals::take();
         signals.end_stuck_writes();
         Self { signals, manager: ServiceManager::from_environment(), had_terminal: has_terminal() }
     }

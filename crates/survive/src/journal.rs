@@ -264,7 +264,7 @@ impl JournalEntry {
     /// The journal of a request that the reading thread with this number has just read.
     pub fn begin(state: &'static SurvivalState, reader: usize, message: &[u8]) -> Self {
         let entry = Self { state, place: Place::Reader(reader) };
-        entry.set(OPCODE, message_opcode(message).into());
+        entry.set(OPCODE, message_word(message, 4).into());
         entry.reset(message_unique(message));
         entry.die_at("read");
         entry
@@ -388,19 +388,18 @@ impl JournalEntry {
     }
 }
 
-/// The length of a message, by its first word (`fuse_in_header`, linux/fuse.h).
+/// The number that begins at this byte of a message: `fuse_in_header` (linux/fuse.h) begins with the length, the opcode and the number of
+/// the request.
+fn message_word(message: &[u8], at: usize) -> u32 {
+    message.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
 fn message_len(message: &[u8]) -> usize {
-    message.first_chunk().map_or(0, |len| u32::from_ne_bytes(*len) as usize)
+    message_word(message, 0) as usize
 }
 
-/// The opcode of a message.
-fn message_opcode(message: &[u8]) -> u32 {
-    message.get(4..8).and_then(<[u8]>::first_chunk).map_or(0, |opcode| u32::from_ne_bytes(*opcode))
-}
-
-/// The number of the request in a message.
 fn message_unique(message: &[u8]) -> u64 {
-    message.get(8..16).and_then(<[u8]>::first_chunk).map_or(0, |unique| u64::from_ne_bytes(*unique))
+    message.get(8..).and_then(<[u8]>::first_chunk).map_or(0, |unique| u64::from_ne_bytes(*unique))
 }
 
 impl SurvivalState {

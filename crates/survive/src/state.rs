@@ -189,11 +189,6 @@ impl SurvivalState {
         self.head(head::SERVERS).fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The number of the current server.
-    pub(super) fn servers(&self) -> u64 {
-        self.get(head::SERVERS)
-    }
-
     /// Whether the mount is live: a successor can take it over.
     pub(super) fn is_serving(&self) -> bool {
         self.get(head::IS_SERVING) != 0

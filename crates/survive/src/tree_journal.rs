@@ -29,7 +29,7 @@ fn exists(xattr: XattrOf<'_>) -> bool {
 
 impl TreeJournal for SurvivalState {
     fn server(&self) -> u64 {
-        self.servers().saturating_sub(1)
+        self.get(head::SERVERS).saturating_sub(1)
     }
 
     fn longest_handle(&self) -> Option<usize> {

@@ -125,7 +125,7 @@ pub(super) struct WatchCore {
     /// When the last warning about lost events was logged.
     last_lost_warning: Option<Instant>,
     /// The processes behind the current batch of events.
-    requesters: HashMap<i32, Requester>,
+    pub(super) requesters: HashMap<i32, Requester>,
     buffer: Vec<u8>,
     pub(super) event_buffer: Vec<u8>,
 }
@@ -157,11 +157,6 @@ impl WatchCore {
             }
             Verdict::Accept(_) | Verdict::Rewrite(_) => None,
         }
-    }
-
-    /// Called after each batch of events: process ids may be reused.
-    pub(super) fn forget_requesters(&mut self) {
-        self.requesters.clear();
     }
 
     /// The absolute path of a directory.

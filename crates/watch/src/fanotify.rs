@@ -81,33 +81,25 @@ impl Error for MalformedEvent {}
 /// assert!(matches!(found[..], [Ok(event)] if event.mask == 0x4000 && event.entry.is_none()));
 /// assert!(events(&record[..20]).next().is_some_and(|event| event.is_err()));
 /// ```
-pub fn events(bytes: &[u8]) -> FanotifyEvents<'_> {
-    FanotifyEvents { bytes, at: 0 }
+pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<FanotifyEvent<'_>, MalformedEvent>> {
+    parse_all(bytes, event)
 }
 
-/// The iterator that [`events`] returns.
-#[derive(Clone, Debug)]
-pub struct FanotifyEvents<'b> {
+/// Parses one event after another by `parse`, which returns the first one with its length, or what is wrong with it.
+pub(super) fn parse_all<'b, E>(
     bytes: &'b [u8],
-    at: usize,
-}
-
-impl<'b> Iterator for FanotifyEvents<'b> {
-    type Item = Result<FanotifyEvent<'b>, MalformedEvent>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
-        match event(rest) {
-            Ok((event, len)) => {
-                self.at += len;
-                Some(Ok(event))
-            }
-            Err(what) => {
-                let at = std::mem::replace(&mut self.at, self.bytes.len());
-                Some(Err(MalformedEvent { at, what }))
-            }
-        }
-    }
+    parse: fn(&'b [u8]) -> Result<(E, usize), &'static str>,
+) -> impl Iterator<Item = Result<E, MalformedEvent>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let (event, end) = match parse(rest) {
+            Ok((event, len)) => (Ok(event), at + len),
+            Err(what) => (Err(MalformedEvent { at, what }), bytes.len()),
+        };
+        at = end;
+        Some(event)
+    })
 }
 
 /// Reads `N` bytes at `at`.

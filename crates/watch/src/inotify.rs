@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::fanotify::MalformedEvent;
+use super::fanotify::{MalformedEvent, parse_all};
 
 /// `struct inotify_event` without its name.
 const HEAD: usize = 16;
@@ -31,18 +31,7 @@ pub struct InotifyEvent<'b> {
 /// assert!(events(&record[..18]).next().is_some_and(|event| event.is_err()));
 /// ```
 pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<InotifyEvent<'_>, MalformedEvent>> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
-        let Some((event, len)) = event(rest) else {
-            return Some(Err(MalformedEvent {
-                at: std::mem::replace(&mut at, bytes.len()),
-                what: "it is cut short",
-            }));
-        };
-        at += len;
-        Some(Ok(event))
-    })
+    parse_all(bytes, |rest| event(rest).ok_or("it is cut short"))
 }
 
 fn event(bytes: &[u8]) -> Option<(InotifyEvent<'_>, usize)> {

@@ -234,7 +234,8 @@ impl Watch {
         for engine in &mut self.engines {
             has_read |= engine.read_events(&mut self.core, report);
         }
-        self.core.forget_requesters();
+        // Process ids may be reused.
+        self.core.requesters.clear();
         self.check_roots(!has_read);
         if !has_read {
             self.core.drained = now;

@@ -56,7 +56,7 @@ impl SettingGroup for OutletGroup {
 
 pub(super) fn run(args: &EventsArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     require_root()?;
-    let signals = Signals::take(Signals::WATCH);
+    let signals = Signals::take();
     signals.end_stuck_writes();
     let open_log = |file: &PathBuf| AuditLog::append(file).map_err(|error| cannot_write(file, &error));
     let audit_log = args.audit.as_ref().map(open_log).transpose()?;

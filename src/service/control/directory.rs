@@ -10,7 +10,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,12 +171,6 @@ impl SocketDirectory {
                 log::info!("removed the socket {name}, left by a server that was killed");
             }
         }
-    }
-}
-
-impl AsFd for SocketDirectory {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 
