@@ -13,6 +13,7 @@ use namegate_core::name::reading::{EncodingCounts, EncodingGuess, EncodingSample
 use parking_lot::Mutex;
 
 use crate::source::encodings::{EarlierNames, TreeEncodings};
+use crate::source::work_stack::run_in_threads;
 use crate::source::{DirectoryBatch, SourceEvent, TreeSource};
 
 /// The evidence, and the directories that wait for more of it.
@@ -105,7 +106,8 @@ impl<'s> TreeEvidence<'s> {
         let Some(tree) = self.tree.filter(|_| !waiting.is_empty()) else { return };
         let waiting: Vec<_> = waiting.into_iter().map(|directory| Mutex::new(Some(directory))).collect();
         let next = AtomicUsize::new(0);
-        let work = || {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(waiting.len());
+        run_in_threads(threads, || {
             while let Some(directory) = waiting.get(next.fetch_add(1, Relaxed)).filter(|_| !is_stopped()) {
                 match directory.lock().take() {
                     Some(WaitingDirectory::Path(dir, root_len)) => {
@@ -122,13 +124,6 @@ impl<'s> TreeEvidence<'s> {
                     None => {}
                 }
             }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..std::thread::available_parallelism().map_or(1, NonZero::get).min(waiting.len()) {
-                // If the system allows no more threads, this one does the work.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
         });
     }
 

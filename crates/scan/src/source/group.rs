@@ -10,14 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
 use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::{GroupedDirectory, GroupedNames, GroupedPart, Groups, LargeGroup, PartSource};
 use namegate_findings::location::{Container, Locations};
 use parking_lot::Mutex;
 
-use super::{DirectoryBatch, Parts, SourceEvent};
+use super::work_stack::run_in_threads;
+use super::{DirectoryBatch, Parts, SourceEvent, Visit};
 
 /// Bytes of paths that are kept in memory: by the source until all are read, then by each thread.
 pub(super) const LIMIT: usize = 16 << 20;
@@ -27,9 +27,6 @@ const MOST_TOGETHER: usize = 1 << 18;
 
 /// With fewer names than this, directories are handed over in their order: threads would gain nothing.
 const WORTH_THREADS: u64 = 1 << 14;
-
-/// Receives directories.
-type VisitEvent<'v> = &'v (dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync);
 
 /// What all directories of a list, an archive or an index have in common.
 pub(super) struct GroupedSource {
@@ -63,12 +60,7 @@ impl GroupedSource {
     ///
     /// # Errors
     /// As of [`GroupedSource::hand_over_in_order`].
-    pub(super) fn hand_over(
-        &self,
-        groups: Groups,
-        jobs: NonZeroUsize,
-        visit: VisitEvent<'_>,
-    ) -> io::Result<()> {
+    pub(super) fn hand_over(&self, groups: Groups, jobs: NonZeroUsize, visit: Visit<'_>) -> io::Result<()> {
         if groups.names() < WORTH_THREADS || jobs.get() == 1 {
             return self.hand_over_in_order(groups, &mut |event| visit(event));
         }
@@ -145,7 +137,7 @@ impl Parts for SortedParts<'_, '_, '_> {
 struct HandOver<'h> {
     of: &'h GroupedSource,
     jobs: NonZeroUsize,
-    visit: VisitEvent<'h>,
+    visit: Visit<'h>,
     is_stopped: AtomicBool,
 }
 
@@ -154,7 +146,7 @@ impl HandOver<'_> {
     fn share(&self, part: &GroupedPart) {
         let next = AtomicUsize::new(0);
         let take = || Some(next.fetch_add(1, Relaxed)).filter(|&at| at < part.len());
-        self.run(&|| {
+        run_in_threads(self.jobs.get(), || {
             while let Some(at) = take() {
                 if self.visit(SourceEvent::Directory(self.of.batch(part.directory(at)))).is_break() {
                     return;
@@ -167,7 +159,7 @@ impl HandOver<'_> {
     fn distribute(&self, parts: Vec<PartSource>) -> io::Result<()> {
         let (parts, failure) = (Mutex::new(parts.into_iter()), Mutex::new(None));
         let next = || parts.lock().next();
-        self.run(&|| {
+        run_in_threads(self.jobs.get(), || {
             while let Some(part) = next() {
                 match self.of.each_directory(part, &mut |event| self.visit(event)) {
                     Ok(ControlFlow::Continue(())) => {}
@@ -191,13 +183,5 @@ impl HandOver<'_> {
         let answer = (self.visit)(event);
         self.is_stopped.fetch_or(answer.is_break(), Relaxed);
         answer
-    }
-
-    /// Runs `work` in all threads, of which the caller is one.
-    fn run(&self, work: &(dyn Fn() + Sync)) {
-        thread::scope(|scope| {
-            (1..self.jobs.get()).for_each(|_| drop(scope.spawn(work)));
-            work();
-        });
     }
 }

@@ -16,7 +16,7 @@ mod roots;
 pub mod scope;
 pub mod tree;
 pub mod walk;
-mod work_stack;
+pub(crate) mod work_stack;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -36,10 +36,13 @@ use namegate_findings::located_names::LocatedNames;
 use namegate_findings::location::{Container, Location, Locations};
 use namegate_findings::unmarked::UnmarkedNames;
 
+/// Receives what a source reads; breaks to stop it.
+pub type Visit<'v> = &'v (dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync);
+
 /// A source of names.
 pub trait Source: Sync {
     /// Hands each directory, and each fault, to `visit`, from any thread and in any order. Stops early if `visit` breaks.
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync));
+    fn read(&self, visit: Visit<'_>);
 
     /// The source if it is a tree. Each of its directories comes before those below it.
     fn as_tree(&self) -> Option<&dyn TreeSource> {
@@ -70,7 +73,7 @@ impl Source for Vec<Box<dyn Source>> {
         }
     }
 
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         let is_ended = AtomicBool::new(false);
         for source in self {
             source.read(&|event| {
@@ -441,12 +444,7 @@ impl RejectedItems {
     }
 
     /// Reports each reason once. `noun` is the word for an item.
-    fn report(
-        self,
-        noun: &str,
-        fault: impl Fn(io::Error) -> Fault,
-        visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
-    ) -> ControlFlow<()> {
+    fn report(self, noun: &str, fault: impl Fn(io::Error) -> Fault, visit: Visit<'_>) -> ControlFlow<()> {
         let mut faults = self.into_faults(noun, fault);
         faults.try_for_each(|(fault, count)| visit(SourceEvent::RepeatedFault(fault, count)))
     }

@@ -6,7 +6,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,8 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::roots::{NO_NUL, RootPaths, TreeRoot};
 use super::scope::Scope;
-use super::work_stack::WorkStack;
-use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, TreeSource};
+use super::work_stack::{WorkStack, run_in_threads};
+use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, TreeSource, Visit};
 
 /// Trees below some roots.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl Source for Walk {
         Some(self)
     }
 
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         let stack = WorkStack::new();
         let tell = |event: SourceEvent<'_>| {
             if visit(event).is_break() {
@@ -84,30 +83,21 @@ impl Source for Walk {
         singles.into_iter().for_each(|names| tell(SourceEvent::Directory(names)));
         stack.add(trees.iter().rev().map(Work::root));
         let threads = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            let work = || {
-                threads.fetch_add(1, Relaxed);
-                while let Some(turn) = stack.next() {
-                    match turn.work.read(&self.options, &tell) {
-                        Ok(below) => stack.add(below.into_iter().rev()),
-                        // With fewer threads, fewer files are open. The last thread continues, because no other could.
-                        Err(_) if ends_unless_last(&threads) => {
-                            stack.add([turn.work.clone()]);
-                            break;
-                        }
-                        Err(shortage) => tell(SourceEvent::Fault(shortage)),
+        // Only a single thread keeps the order.
+        let jobs = if self.options.is_sorted { 1 } else { self.jobs };
+        run_in_threads(jobs, || {
+            threads.fetch_add(1, Relaxed);
+            while let Some(turn) = stack.next() {
+                match turn.work.read(&self.options, &tell) {
+                    Ok(below) => stack.add(below.into_iter().rev()),
+                    // With fewer threads, fewer files are open. The last thread continues, because no other could.
+                    Err(_) if ends_unless_last(&threads) => {
+                        stack.add([turn.work.clone()]);
+                        break;
                     }
-                }
-            };
-            // Only a single thread keeps the order.
-            let jobs = if self.options.is_sorted { 1 } else { self.jobs };
-            for _ in 1..jobs {
-                // If the system allows no more threads, the existing ones do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    break;
+                    Err(shortage) => tell(SourceEvent::Fault(shortage)),
                 }
             }
-            work();
         });
     }
 }
@@ -267,6 +257,7 @@ fn ends_unless_last(threads: &AtomicUsize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use parking_lot::Mutex;

@@ -4,6 +4,18 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
+/// Runs `work` in `count` threads, of which the caller is one. If the system allows no more threads, the existing ones do the work.
+pub(crate) fn run_in_threads(count: usize, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        for _ in 1..count {
+            if thread::Builder::new().spawn_scoped(scope, &work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+}
+
 /// Work that waits. What was added last is done first, so that little waits at a time.
 #[derive(Debug)]
 pub(super) struct WorkStack<W> {

@@ -26,7 +26,7 @@ use namegate_findings::split::{self, MAX_NAME, Shape, TOO_DEEP};
 use namegate_findings::unmarked::UnmarkedNames;
 
 use super::group::{GroupedSource, LIMIT};
-use super::{Fault, RejectedItems, Source, SourceEvent};
+use super::{Fault, RejectedItems, Source, SourceEvent, Visit};
 pub use encoding::MemberEncoding;
 use encoding::ReadingCounts;
 use packed::Compression;
@@ -101,7 +101,7 @@ impl Members<'_> {
 }
 
 impl Source for Archive {
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         let gathered = self.gather(visit);
         let finished = gathered.and_then(|groups| match groups {
             ControlFlow::Continue(members) => {
@@ -195,10 +195,7 @@ impl OpenArchive {
 
 impl Archive {
     /// Collects the members, as far as they can be read; breaks if `visit` does.
-    fn gather(
-        &self,
-        visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync),
-    ) -> io::Result<ControlFlow<(), GatheredMembers>> {
+    fn gather(&self, visit: Visit<'_>) -> io::Result<ControlFlow<(), GatheredMembers>> {
         let mut opened = OpenArchive::new(&self.file)?;
         let compression = Compression::of(opened.start()?);
         let kind = match compression {

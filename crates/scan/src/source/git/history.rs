@@ -12,7 +12,6 @@ mod directory;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::thread;
 
 use namegate_findings::location::Container;
 use namegate_sys::process::processors;
@@ -27,7 +26,7 @@ use super::objects::{ObjectNumber, ObjectReader, ObjectTable};
 use super::repository::Repository;
 use super::tree::{Places, TreePath, path_bytes, too_deep};
 use crate::source::VersionedDirectory;
-use crate::source::work_stack::WorkStack;
+use crate::source::work_stack::{WorkStack, run_in_threads};
 
 /// The receiver of each error.
 type Tell<'t> = &'t (dyn Fn(io::Error) -> ControlFlow<()> + Sync);
@@ -69,14 +68,10 @@ pub(super) fn read(
 
 /// Has a thread for each reader do `work`; this thread is one of them.
 fn in_threads<'t>(readers: &mut [ObjectReader<'t>], work: impl Fn(&mut ObjectReader<'t>) + Sync) {
-    let work = &work;
-    thread::scope(|scope| {
-        let (first, others) = readers.split_first_mut().expect("there is one at least");
-        for reader in others {
-            // Without this thread the others do everything.
-            let _ = thread::Builder::new().spawn_scoped(scope, move || work(reader));
-        }
-        work(first);
+    let (count, readers) = (readers.len(), Mutex::new(readers.iter_mut()));
+    run_in_threads(count, || {
+        let reader = readers.lock().next();
+        reader.into_iter().for_each(&work);
     });
 }
 

@@ -31,7 +31,8 @@ use self::pool::{ReadJob, WorkPool, jobs_from};
 use self::reading::{BUFFER, ReadRequest};
 use super::roots::{RootPaths, TreeRoot};
 use super::scope::{Exclude, Scope};
-use super::{Fault, Frontier, Source, SourceEvent, TreeSource};
+use super::work_stack::run_in_threads;
+use super::{Fault, Frontier, Source, SourceEvent, TreeSource, Visit};
 
 /// Directory trees as a source.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl Source for Tree {
         Some(self)
     }
 
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         let stopped = AtomicBool::new(false);
         let jobs =
             self.begin(&|event| stopped.store(stopped.load(Relaxed) | visit(event).is_break(), Relaxed));
@@ -128,19 +129,10 @@ impl Source for Tree {
             }
         };
         let jobs = self.jobs.min(most_jobs());
-        let kept = OpenNodes::at_most(most_kept(jobs));
-        std::thread::scope(|scope| {
-            let work = || {
-                pool.join();
-                TreeWorker::new(self, &pool, &kept, &tell).work();
-            };
-            for _ in 1..jobs {
-                // If the system allows no more threads, the existing ones do the work.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    break;
-                }
-            }
-            work();
+        let open_nodes = OpenNodes::at_most(most_kept(jobs));
+        run_in_threads(jobs, || {
+            pool.join();
+            TreeWorker::new(self, &pool, &open_nodes, &tell).work();
         });
         if pool.is_stopped() && self.wanted.is_some() {
             tell(SourceEvent::Frontier(pool.rest()));
@@ -170,7 +162,7 @@ fn most_kept(jobs: usize) -> usize {
 struct TreeWorker<'t> {
     tree: &'t Tree,
     pool: &'t WorkPool,
-    kept: &'t Arc<OpenNodes>,
+    open_nodes: &'t Arc<OpenNodes>,
     tell: &'t dyn Fn(SourceEvent<'_>),
     /// The directories from the shallowest to the current one, each with its waiting subdirectories.
     stack: Vec<Frame>,
@@ -184,11 +176,11 @@ impl<'t> TreeWorker<'t> {
     fn new(
         tree: &'t Tree,
         pool: &'t WorkPool,
-        kept: &'t Arc<OpenNodes>,
+        open_nodes: &'t Arc<OpenNodes>,
         tell: &'t dyn Fn(SourceEvent<'_>),
     ) -> Self {
         let (stack, path) = (Vec::new(), Vec::new());
-        Self { tree, pool, kept, tell, stack, path, buffer: vec![0; BUFFER], is_busy: false }
+        Self { tree, pool, open_nodes, tell, stack, path, buffer: vec![0; BUFFER], is_busy: false }
     }
 
     fn work(mut self) {
@@ -285,7 +277,7 @@ impl<'t> TreeWorker<'t> {
     fn read_next(&mut self, name: OsString) -> ControlFlow<()> {
         let opened = loop {
             let frame = self.stack.last_mut().expect("the name comes from it");
-            match frame.open(&name, self.kept) {
+            match frame.open(&name, self.open_nodes) {
                 Err(Errno::EMFILE | Errno::ENFILE) if self.close_kept() => {}
                 opened => break opened,
             }
@@ -347,10 +339,10 @@ impl<'t> TreeWorker<'t> {
             return;
         }
         let mut frame = Frame::new(node(in_repository), below);
-        if let Some(dir) = frame.keep(dir, self.kept) {
+        if let Some(dir) = frame.keep(dir, self.open_nodes) {
             // The deepest are needed first.
             if self.stack.iter_mut().any(Frame::close) {
-                frame.keep(dir, self.kept);
+                frame.keep(dir, self.open_nodes);
             }
         }
         self.stack.push(frame);

@@ -47,19 +47,19 @@ impl OpenNodes {
 #[derive(Debug)]
 pub(super) struct OpenDirectory {
     fd: OwnedFd,
-    kept: Arc<OpenNodes>,
+    open_nodes: Arc<OpenNodes>,
 }
 
 impl OpenDirectory {
-    fn new(fd: OwnedFd, kept: &Arc<OpenNodes>) -> Arc<Self> {
-        kept.now.fetch_add(1, Relaxed);
-        Arc::new(Self { fd, kept: Arc::clone(kept) })
+    fn new(fd: OwnedFd, open_nodes: &Arc<OpenNodes>) -> Arc<Self> {
+        open_nodes.now.fetch_add(1, Relaxed);
+        Arc::new(Self { fd, open_nodes: Arc::clone(open_nodes) })
     }
 }
 
 impl Drop for OpenDirectory {
     fn drop(&mut self) {
-        self.kept.now.fetch_sub(1, Relaxed);
+        self.open_nodes.now.fetch_sub(1, Relaxed);
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) struct TreeNode {
     pub(super) path_len: usize,
     /// Whether it is inside a repository.
     pub(super) in_repository: bool,
-    held: Mutex<Weak<OpenDirectory>>,
+    open: Mutex<Weak<OpenDirectory>>,
 }
 
 impl TreeNode {
@@ -85,8 +85,8 @@ impl TreeNode {
         let (root, depth) = (Arc::clone(&above.root), above.depth + 1);
         let prefix_len = if depth == 1 { root.prefix_len } else { above.path_len + 1 };
         let path_len = prefix_len + name.len();
-        let held = Mutex::default();
-        Arc::new(Self { above: Some(above), name, root, depth, path_len, in_repository, held })
+        let open = Mutex::default();
+        Arc::new(Self { above: Some(above), name, root, depth, path_len, in_repository, open })
     }
 
     /// Creates the node of a root.
@@ -99,7 +99,7 @@ impl TreeNode {
             depth: 0,
             path_len,
             in_repository,
-            held: Mutex::default(),
+            open: Mutex::default(),
         })
     }
 
@@ -129,18 +129,18 @@ impl TreeNode {
         path
     }
 
-    fn held(&self) -> Option<Arc<OpenDirectory>> {
-        self.held.lock().upgrade()
+    fn open_directory(&self) -> Option<Arc<OpenDirectory>> {
+        self.open.lock().upgrade()
     }
 
-    fn remember(&self, held: &Arc<OpenDirectory>) {
-        *self.held.lock() = Arc::downgrade(held);
+    fn remember(&self, opened: &Arc<OpenDirectory>) {
+        *self.open.lock() = Arc::downgrade(opened);
     }
 
-    fn again(&self, kept: &Arc<OpenNodes>) -> Result<Arc<OpenDirectory>, Errno> {
+    fn reopen(&self, open_nodes: &Arc<OpenNodes>) -> Result<Arc<OpenDirectory>, Errno> {
         let (mut steps, mut from) = (Vec::new(), None);
         for node in self.upwards() {
-            from = node.held();
+            from = node.open_directory();
             if from.is_some() {
                 break;
             }
@@ -149,9 +149,9 @@ impl TreeNode {
         for step in steps.into_iter().rev() {
             let fd = match &from {
                 None => open(&self.root.path, PASS, Mode::empty())?,
-                Some(held) => openat(&held.fd, &*step.name, PASS | OFlag::O_NOFOLLOW, Mode::empty())?,
+                Some(above) => openat(&above.fd, &*step.name, PASS | OFlag::O_NOFOLLOW, Mode::empty())?,
             };
-            from = Some(OpenDirectory::new(fd, kept));
+            from = Some(OpenDirectory::new(fd, open_nodes));
         }
         Ok(from.expect("the root is a step, unless a nearer directory is open"))
     }
@@ -201,13 +201,13 @@ impl Frame {
     }
 
     /// Keeps `fd`, the directory itself, open for its subdirectories. Returns it if no more may be kept.
-    pub(super) fn keep(&mut self, fd: OwnedFd, kept: &Arc<OpenNodes>) -> Option<OwnedFd> {
-        if kept.is_full() {
+    pub(super) fn keep(&mut self, fd: OwnedFd, open_nodes: &Arc<OpenNodes>) -> Option<OwnedFd> {
+        if open_nodes.is_full() {
             return Some(fd);
         }
-        let held = OpenDirectory::new(fd, kept);
-        self.node.remember(&held);
-        self.dir = Some(held);
+        let opened = OpenDirectory::new(fd, open_nodes);
+        self.node.remember(&opened);
+        self.dir = Some(opened);
         None
     }
 
@@ -233,14 +233,14 @@ impl Frame {
     ///
     /// # Errors
     /// As openat(2) says, for it or for what leads to it.
-    pub(super) fn open(&mut self, name: &OsStr, kept: &Arc<OpenNodes>) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(&mut self, name: &OsStr, open_nodes: &Arc<OpenNodes>) -> Result<OwnedFd, Errno> {
         if self.dir.is_none() {
-            let again = self.node.again(kept)?;
-            if kept.is_full() {
-                return open_in(&again, name);
+            let reopened = self.node.reopen(open_nodes)?;
+            if open_nodes.is_full() {
+                return open_in(&reopened, name);
             }
-            self.node.remember(&again);
-            self.dir = Some(again);
+            self.node.remember(&reopened);
+            self.dir = Some(reopened);
         }
         open_in(self.dir.as_ref().expect("it was just opened"), name)
     }
