@@ -8,6 +8,7 @@ use namegate_core::policy::Violation;
 use namegate_core::policy::profile::{Profile, ProfileSet};
 use namegate_core::policy::rule::{RULES, RuleId, RuleKind};
 use namegate_findings::record::ReportedName;
+use serde::{Deserialize, Serialize};
 
 /// What one target does with the names of a run. Each name with a violation counts in one column, that of its gravest
 /// [`Fate`]; a name in no column arrives unchanged.
@@ -17,6 +18,14 @@ pub struct Readiness {
     as_set: ProfileSet,
     /// For each rule: whether the target stores or shows a name that breaks it as another one.
     stores_otherwise: Vec<bool>,
+    pub counts: TargetCounts,
+    /// Number of names per rule that they break.
+    pub rules: BTreeMap<RuleId, u64>,
+}
+
+/// Names by their gravest [`Fate`], and those with an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetCounts {
     /// Names that the target refuses.
     pub refused: u64,
     /// Names that the target stores or shows as others.
@@ -24,15 +33,31 @@ pub struct Readiness {
     /// Names that become the same as another name of their directory.
     pub merged: u64,
     /// Names whose path is too long for the target, or for some of its programs.
+    #[serde(rename = "path_too_long")]
     pub too_long: u64,
     /// Names that programs of the target skip on purpose, whatever else is wrong with them.
     pub left_behind: u64,
-    /// Names that arrive unchanged, with a warning.
-    pub warned: u64,
     /// Names with an error; each counts once.
     pub rejected: u64,
-    /// Number of names per rule that they break.
-    pub rules: BTreeMap<RuleId, u64>,
+    /// Names that arrive unchanged, with a warning.
+    pub warned: u64,
+}
+
+impl TargetCounts {
+    fn add(&mut self, part: Self) {
+        self.refused += part.refused;
+        self.changed += part.changed;
+        self.merged += part.merged;
+        self.too_long += part.too_long;
+        self.left_behind += part.left_behind;
+        self.rejected += part.rejected;
+        self.warned += part.warned;
+    }
+
+    /// Names that do not arrive unchanged and without a warning.
+    fn all(self) -> u64 {
+        self.refused + self.changed + self.merged + self.too_long + self.left_behind + self.warned
+    }
 }
 
 /// What happens to a name on a target, the gravest last.
@@ -116,13 +141,7 @@ impl Readiness {
             target,
             as_set: ProfileSet::from_profile(target),
             stores_otherwise: RULES.iter().map(|rule| target.stores_otherwise(rule.id)).collect(),
-            refused: 0,
-            changed: 0,
-            merged: 0,
-            too_long: 0,
-            left_behind: 0,
-            warned: 0,
-            rejected: 0,
+            counts: TargetCounts::default(),
             rules: BTreeMap::new(),
         }
     }
@@ -169,27 +188,22 @@ impl Readiness {
             }
         }
         let fate = gravest?;
-        self.rejected += u64::from(is_rejected && fate != Fate::LeftBehind);
+        let counts = &mut self.counts;
+        counts.rejected += u64::from(is_rejected && fate != Fate::LeftBehind);
         *match fate {
-            Fate::Warned => &mut self.warned,
-            Fate::LongPath | Fate::PathTooLong => &mut self.too_long,
-            Fate::Changed => &mut self.changed,
-            Fate::Merged => &mut self.merged,
-            Fate::Refused => &mut self.refused,
-            Fate::LeftBehind => &mut self.left_behind,
+            Fate::Warned => &mut counts.warned,
+            Fate::LongPath | Fate::PathTooLong => &mut counts.too_long,
+            Fate::Changed => &mut counts.changed,
+            Fate::Merged => &mut counts.merged,
+            Fate::Refused => &mut counts.refused,
+            Fate::LeftBehind => &mut counts.left_behind,
         } += 1;
         Some(fate)
     }
 
     /// Adds the counts of another part of the run for the same target.
     pub fn add(&mut self, part: Self) {
-        self.refused += part.refused;
-        self.changed += part.changed;
-        self.merged += part.merged;
-        self.too_long += part.too_long;
-        self.left_behind += part.left_behind;
-        self.warned += part.warned;
-        self.rejected += part.rejected;
+        self.counts.add(part.counts);
         for (rule, count) in part.rules {
             *self.rules.entry(rule).or_default() += count;
         }
@@ -197,17 +211,17 @@ impl Readiness {
 
     /// How many of `names` names arrive unchanged, without a warning.
     pub fn ready(&self, names: u64) -> u64 {
-        let others = [self.refused, self.changed, self.merged, self.too_long, self.left_behind, self.warned];
-        names.saturating_sub(others.iter().sum())
+        names.saturating_sub(self.counts.all())
     }
 
     /// The verdict about the counted names; `is_complete`: they are all names.
     pub fn verdict(&self, is_complete: bool) -> ReadinessVerdict {
-        if self.rejected + self.changed + self.merged > 0 {
+        let TargetCounts { rejected, changed, merged, too_long, warned, .. } = self.counts;
+        if rejected + changed + merged > 0 {
             ReadinessVerdict::NotReady
         } else if !is_complete {
             ReadinessVerdict::Incomplete
-        } else if self.too_long + self.warned > 0 {
+        } else if too_long + warned > 0 {
             ReadinessVerdict::Doubtful
         } else {
             ReadinessVerdict::Ready

@@ -17,7 +17,7 @@ use namegate_findings::location::DirectoryPath;
 
 use self::names::{marked, render};
 use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
-use super::readiness::{Readiness, ReadinessVerdict};
+use super::readiness::{Readiness, ReadinessVerdict, TargetCounts};
 use super::{
     Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary, render_later,
 };
@@ -303,11 +303,10 @@ fn readiness_text(summary: &Summary) -> String {
     const COLUMN: usize = 9;
     let mut text = String::new();
     let targets = &summary.targets;
-    let verdict_of = |target: &Readiness| summary.verdict(target);
-    let Some(worst) = targets.iter().map(verdict_of).max() else { return text };
+    let Some(worst) = targets.iter().map(|target| summary.verdict(target)).max() else { return text };
     let width = targets.iter().map(|target| target.target.name.len()).max().unwrap_or(0).max("target".len());
     // Most trees have no such files, and a narrower table is easier to read.
-    let has_left_behind = targets.iter().any(|target| target.left_behind > 0);
+    let has_left_behind = targets.iter().any(|target| target.counts.left_behind > 0);
     let heads = ["ready", "refused", "changed", "merged", "too long", "warned"];
     let _ = write!(text, "\n{}", styled(BOLD, "target", width));
     for head in heads {
@@ -319,49 +318,38 @@ fn readiness_text(summary: &Summary) -> String {
     let _ = writeln!(text, "  verdict");
     for target in targets {
         let _ = write!(text, "{:width$}", target.target.name);
-        let ready = target.ready(summary.names);
-        let counts = [ready, target.refused, target.changed, target.merged, target.too_long, target.warned];
-        let left_behind = has_left_behind.then_some((target.left_behind, "left behind".len() + 1));
+        let TargetCounts { refused, changed, merged, too_long, left_behind, warned, .. } = target.counts;
+        let counts = [target.ready(summary.names), refused, changed, merged, too_long, warned];
+        let left_behind = has_left_behind.then_some((left_behind, "left behind".len() + 1));
         for (count, width) in counts.map(|count| (count, COLUMN)).into_iter().chain(left_behind) {
             let style = if count == 0 { DIM } else { PLAIN };
             let count = grouped(count);
             let _ = write!(text, " {style}{count:>width$}{style:#}");
         }
-        let verdict = verdict_of(target);
+        let verdict = summary.verdict(target);
         let _ = writeln!(text, "  {}", styled(verdict_style(verdict), verdict, 0));
     }
     write_rules_by_target(&mut text, targets);
+    write_verdict(&mut text, summary, worst);
+    text
+}
+
+/// The worst verdict, for which targets it is, and why.
+fn write_verdict(text: &mut String, summary: &Summary, worst: ReadinessVerdict) {
     let verdict = styled(verdict_style(worst), worst, 0);
-    let names: Vec<&str> = targets
-        .iter()
-        .filter(|target| verdict_of(target) == worst)
-        .map(|target| target.target.name)
-        .collect();
-    let names = names.join(", ");
+    let names = summary.targets.iter().filter(|target| summary.verdict(target) == worst);
+    let names: Vec<&str> = names.map(|target| target.target.name).collect();
+    let _ = write!(text, "\nverdict: {verdict} for {}", names.join(", "));
+    let lost = |count| counted(count, "name does not arrive as it is", "names do not arrive as they are");
     let _ = match worst {
         ReadinessVerdict::Ready | ReadinessVerdict::Doubtful => match summary.encodings() {
-            Some(Confidence::Likely) => {
-                writeln!(text, "\nverdict: {verdict} for {names}: not all names are marked as UTF-8")
-            }
-            _ => writeln!(text, "\nverdict: {verdict} for {names}"),
+            Some(Confidence::Likely) => writeln!(text, ": not all names are marked as UTF-8"),
+            _ => writeln!(text),
         },
-        ReadinessVerdict::Uncertain => {
-            writeln!(text, "\nverdict: {verdict} for {names}: it depends on a guessed encoding")
-        }
-        ReadinessVerdict::Incomplete => {
-            writeln!(text, "\nverdict: {verdict} for {names}: not all names were checked")
-        }
-        ReadinessVerdict::NotReady => writeln!(
-            text,
-            "\nverdict: {verdict} for {names}: {}",
-            counted(
-                summary.lost_or_changed,
-                "name does not arrive as it is",
-                "names do not arrive as they are"
-            ),
-        ),
+        ReadinessVerdict::Uncertain => writeln!(text, ": it depends on a guessed encoding"),
+        ReadinessVerdict::Incomplete => writeln!(text, ": not all names were checked"),
+        ReadinessVerdict::NotReady => writeln!(text, ": {}", lost(summary.lost_or_changed)),
     };
-    text
 }
 
 /// How many names break each rule, for each target.

@@ -12,7 +12,7 @@ use namegate_findings::record::UnlistedViolations;
 use namegate_findings::unmarked::{UnmarkedNames, UnmarkedReading};
 use serde::{Deserialize, Serialize};
 
-use crate::report::readiness::Readiness;
+use crate::report::readiness::{Readiness, TargetCounts};
 use crate::report::summary::RuleCounts;
 use crate::report::{CollisionGroup, ReportedName, ReportedViolation, Summary};
 
@@ -402,13 +402,8 @@ pub struct TargetLine<'l> {
     pub target: Cow<'l, str>,
     verdict: Cow<'l, str>,
     ready: u64,
-    refused: u64,
-    changed: u64,
-    merged: u64,
-    path_too_long: u64,
-    left_behind: u64,
-    rejected: u64,
-    warned: u64,
+    #[serde(flatten)]
+    counts: TargetCounts,
     names_by_rule: BTreeMap<Cow<'l, str>, u64>,
 }
 
@@ -470,18 +465,12 @@ impl TargetLine<'_> {
     /// # Errors
     /// A word that this version does not know.
     pub fn read(&self) -> Result<Readiness, UnknownWord> {
-        let mut counts = Readiness::new(profile::by_name(&self.target)?);
-        counts.refused = self.refused;
-        counts.changed = self.changed;
-        counts.merged = self.merged;
-        counts.too_long = self.path_too_long;
-        counts.left_behind = self.left_behind;
-        counts.warned = self.warned;
-        counts.rejected = self.rejected;
+        let mut readiness = Readiness::new(profile::by_name(&self.target)?);
+        readiness.counts = self.counts;
         for (rule, &names) in &self.names_by_rule {
-            counts.rules.insert(rule.parse()?, names);
+            readiness.rules.insert(rule.parse()?, names);
         }
-        Ok(counts)
+        Ok(readiness)
     }
 
     fn new(readiness: &Readiness, summary: &Summary) -> Self {
@@ -489,13 +478,7 @@ impl TargetLine<'_> {
             target: readiness.target.name.into(),
             verdict: summary.verdict(readiness).as_str().into(),
             ready: readiness.ready(summary.names),
-            refused: readiness.refused,
-            changed: readiness.changed,
-            merged: readiness.merged,
-            path_too_long: readiness.too_long,
-            left_behind: readiness.left_behind,
-            rejected: readiness.rejected,
-            warned: readiness.warned,
+            counts: readiness.counts,
             names_by_rule: readiness.rules.iter().map(|(rule, count)| (rule.name().into(), *count)).collect(),
         }
     }
