@@ -186,7 +186,7 @@ fn shard() -> usize {
     MINE.with(|mine| *mine)
 }
 
-/// Names that were checked, by operation and rule; the place after the rules is for names that break none.
+/// Names that were checked, by operation and rule; the index after the rules is for names that break none.
 type RuleCounters = Box<[AtomicU64]>;
 
 /// Why an audit record was not written.
@@ -284,17 +284,17 @@ impl Metrics {
 
     /// Counts a refused name; without a rule if it looks like the escape of another name.
     pub fn refused(&self, op: Op, rule: Option<RuleId>) {
-        self.refused[place(op, rule)].fetch_add(1, Ordering::Relaxed);
+        self.refused[index_of(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a name that breaks this rule and was let through.
     pub fn let_through(&self, op: Op, rule: Option<RuleId>) {
-        self.let_through[place(op, rule)].fetch_add(1, Ordering::Relaxed);
+        self.let_through[index_of(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a name that breaks this rule and was stored as another one.
     pub fn repaired(&self, op: Op, rule: Option<RuleId>) {
-        self.repaired[place(op, rule)].fetch_add(1, Ordering::Relaxed);
+        self.repaired[index_of(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a file whose content goes through this process.
@@ -394,11 +394,11 @@ fn outcome(errno: Errno) -> usize {
 fn outcome_name(outcome: usize) -> String {
     match outcome.checked_sub(1) {
         None => "ok".into(),
-        Some(place) => ERRNOS.get(place).map_or("other".into(), |errno| format!("{errno:?}")),
+        Some(error) => ERRNOS.get(error).map_or("other".into(), |errno| format!("{errno:?}")),
     }
 }
 
-fn place(op: Op, rule: Option<RuleId>) -> usize {
+fn index_of(op: Op, rule: Option<RuleId>) -> usize {
     op as usize * (RULES.len() + 1) + rule.map_or(RULES.len(), |rule| rule as usize)
 }
 

@@ -72,7 +72,7 @@ impl AuditFile {
 pub struct AuditLog {
     out: Box<dyn Write + Send>,
     /// The path of the file, if it can be reopened.
-    place: Option<AuditFile>,
+    file: Option<AuditFile>,
     /// Number of records that could not be written since the last success.
     missing: u64,
     /// Whether the last line was written only in part.
@@ -102,23 +102,23 @@ impl AuditLog {
         Self::at(AuditFile { path: path.into(), group: Some(group) })
     }
 
-    fn at(place: AuditFile) -> io::Result<Self> {
-        Ok(Self { place: Some(place.clone()), ..Self::to(place.open()?) })
+    fn at(file: AuditFile) -> io::Result<Self> {
+        Ok(Self { file: Some(file.clone()), ..Self::to(file.open()?) })
     }
 
     /// Writes each record to `out` by one call of `write`.
     pub fn to(out: impl Write + Send + 'static) -> Self {
-        Self { out: Box::new(out), place: None, missing: 0, is_cut: false }
+        Self { out: Box::new(out), file: None, missing: 0, is_cut: false }
     }
 
     /// Reopens the file by its path, because it may have been moved away. If it cannot be opened, the old file stays in use.
     pub fn reopen(&mut self) {
-        let Some(place) = &self.place else { return };
-        match place.open() {
-            Ok(file) => (self.out, self.is_cut) = (Box::new(file), false),
+        let Some(file) = &self.file else { return };
+        match file.open() {
+            Ok(opened) => (self.out, self.is_cut) = (Box::new(opened), false),
             Err(error) => log::error!(
                 "cannot open the audit log {} again, and go on in the old file: {error}",
-                shown(&place.path)
+                shown(&file.path)
             ),
         }
     }

@@ -195,7 +195,7 @@ impl AuditQueue {
 
     fn reserve(&self, uid: QuotaKey, now: Instant) -> Option<QuotaKey> {
         let mut state = self.state.lock();
-        let (who, is_full) = (self.place(&mut state, uid, now), state.waiting >= QUEUED);
+        let (who, is_full) = (self.quota_key(&mut state, uid, now), state.waiting >= QUEUED);
         let user = state.users.get_mut(&who)?;
         let dropped = match user.records.take(1, now) {
             false => {
@@ -242,7 +242,7 @@ impl AuditQueue {
 
     fn take_if(&self, who: QuotaKey, take: impl FnOnce(&mut Bucket, &mut u32, Instant) -> bool) -> bool {
         let (mut state, now) = (self.state.lock(), Instant::now());
-        let who = self.place(&mut state, who, now);
+        let who = self.quota_key(&mut state, who, now);
         let Some(user) = state.users.get_mut(&who) else { return true };
         let fits = take(&mut user.bytes, &mut user.needed, now);
         if !fits {
@@ -261,8 +261,8 @@ impl AuditQueue {
         }
     }
 
-    /// The quota of a user, created if necessary.
-    fn place(&self, state: &mut QueueState, uid: QuotaKey, now: Instant) -> QuotaKey {
+    /// Whose quota a user has; creates it if necessary.
+    fn quota_key(&self, state: &mut QueueState, uid: QuotaKey, now: Instant) -> QuotaKey {
         if !state.users.contains_key(&uid) && state.users.len() >= USERS {
             state.users.retain(|_, user| !user.is_idle(now));
         }

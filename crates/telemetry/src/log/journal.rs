@@ -50,17 +50,17 @@ pub(super) enum SendResult {
 pub(super) struct JournalSocket {
     /// `None` if sockets cannot be created.
     socket: Option<UnixDatagram>,
-    place: PathBuf,
+    path: PathBuf,
     is_behind: AtomicBool,
     lost: AtomicU64,
 }
 
 impl JournalSocket {
-    pub(super) fn new(place: &Path) -> Self {
+    pub(super) fn new(path: &Path) -> Self {
         let socket = UnixDatagram::unbound()
             .and_then(|socket| socket.set_write_timeout(Some(SEND_TIMEOUT)).map(|()| socket))
             .ok();
-        Self { socket, place: place.into(), is_behind: AtomicBool::new(false), lost: AtomicU64::new(0) }
+        Self { socket, path: path.into(), is_behind: AtomicBool::new(false), lost: AtomicU64::new(0) }
     }
 
     pub(super) fn send(&self, record: &Record<'_>) -> SendResult {
@@ -98,13 +98,13 @@ impl JournalSocket {
 
     fn send_datagram(&self, bytes: &[u8], with: &[ControlMessage<'_>]) -> nix::Result<()> {
         let socket = self.socket.as_ref().ok_or(Errno::ENOTSOCK)?;
-        let patience = match self.is_behind.load(Ordering::Relaxed) {
+        let waits = match self.is_behind.load(Ordering::Relaxed) {
             true => MsgFlags::MSG_DONTWAIT,
             false => MsgFlags::empty(),
         };
-        let place = UnixAddr::new(&self.place)?;
-        let flags = MsgFlags::MSG_NOSIGNAL | patience;
-        sendmsg(socket.as_raw_fd(), &[IoSlice::new(bytes)], with, flags, Some(&place)).map(drop)
+        let address = UnixAddr::new(&self.path)?;
+        let flags = MsgFlags::MSG_NOSIGNAL | waits;
+        sendmsg(socket.as_raw_fd(), &[IoSlice::new(bytes)], with, flags, Some(&address)).map(drop)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A minimal HTTP/1.1 server for Prometheus: one page, one request per connection.
 //!
 //! One thread, a few connections, requests of limited size, and a deadline for each connection: a slow or silent
-//! client takes up a place for a short time, and loses it when a new client needs it.
+//! client uses a connection for a short time, and loses it when a new client needs it.
 //!
 //! Sources: RFC 9110 and RFC 9112. The maintained server crates (hyper, axum) need an asynchronous runtime for this one
 //! page; tiny_http has had no release since 2022, and no time limit for a connection.
@@ -90,10 +90,9 @@ fn serve(listener: &TcpListener, ends: &PipeReader, metrics: &dyn MetricsSource)
         if ready[0] {
             return;
         }
-        let mut place = 2;
+        let mut is_ready = ready[2..].iter();
         connections.retain_mut(|connection| {
-            place += 1;
-            !ready[place - 1] || connection.go_on(metrics) == HttpProgress::On
+            is_ready.next() != Some(&true) || connection.go_on(metrics) == HttpProgress::On
         });
         if ready[1] {
             match accept(listener) {
@@ -118,7 +117,7 @@ fn time_until(next: Option<Instant>, now: Instant) -> PollTimeout {
     u16::try_from(milliseconds).unwrap_or(u16::MAX).into()
 }
 
-/// The next who has come, if he has not gone again.
+/// Accepts a pending connection; `None` if the client has already left.
 fn accept(listener: &TcpListener) -> io::Result<Option<HttpConnection>> {
     match listener.accept() {
         Ok((stream, _)) => {
