@@ -102,6 +102,14 @@ struct ListRow {
     notes: Vec<String>,
 }
 
+impl ListRow {
+    /// A row of which nothing else is known.
+    fn new(name: Option<String>, uid: Option<u32>, state: MountState) -> Self {
+        let notes = Vec::new();
+        Self { name, uid, state, mode: None, pid: None, source: None, mountpoint: None, notes }
+    }
+}
+
 pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, CliError> {
     let mounts =
         mounts::mounts().map_err(|error| CliError::new(format!("cannot read the mount table: {error}")))?;
@@ -126,14 +134,9 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
         .collect();
     let states = states_of(others.iter().map(|mount| mount.point.clone()).collect());
     rows.extend(others.iter().zip(states).map(|(mount, state)| ListRow {
-        name: None,
-        uid: mount.fuse_owner(),
-        state,
-        mode: None,
-        pid: None,
         source: Some(JsonBytes::new(&mount.source)),
         mountpoint: Some(JsonBytes::new(mount.point.as_os_str().as_encoded_bytes())),
-        notes: Vec::new(),
+        ..ListRow::new(None, mount.fuse_owner(), state)
     }));
     rows.extend(known_guards().into_iter().map(guard_row));
     match args.format.format {
@@ -154,17 +157,8 @@ fn row(
     answer: Result<InstanceStatus, RequestError>,
     mounts: &[MountEntry],
 ) -> Option<ListRow> {
-    let (name, uid) = (Some(found.name().to_string()), Some(found.uid()));
-    let without = |state| ListRow {
-        name: name.clone(),
-        uid,
-        state,
-        mode: None,
-        pid: None,
-        source: None,
-        mountpoint: None,
-        notes: Vec::new(),
-    };
+    let uid = Some(found.uid());
+    let without = |state| ListRow::new(Some(found.name().to_string()), uid, state);
     match answer {
         Ok(status) => {
             // Another user's server can say what it likes; the kernel says what that user has mounted.
@@ -172,13 +166,12 @@ fn row(
             let is_theirs = || owner_at(mounts, &place) == uid;
             let is_believed = uid == Some(geteuid().as_raw()) || is_theirs();
             Some(ListRow {
-                state: if is_believed { MountState::Running } else { MountState::Unverified },
                 mode: Some(harmless(&status.mode)),
                 pid: Some(status.pid),
                 notes: notes(&status),
                 source: Some(status.source),
                 mountpoint: Some(status.mountpoint),
-                ..without(MountState::Running)
+                ..without(if is_believed { MountState::Running } else { MountState::Unverified })
             })
         }
         Err(RequestError::Gone) => None,
@@ -202,16 +195,8 @@ fn notes(status: &InstanceStatus) -> Vec<String> {
 }
 
 fn guard_row(guard: GuardSummary) -> ListRow {
-    ListRow {
-        name: None,
-        uid: Some(0),
-        state: MountState::Guard,
-        mode: Some(guard.mode.into()),
-        pid: None,
-        source: Some(guard.path),
-        mountpoint: None,
-        notes: Vec::new(),
-    }
+    let row = ListRow::new(None, Some(0), MountState::Guard);
+    ListRow { mode: Some(guard.mode.into()), source: Some(guard.path), ..row }
 }
 
 /// Mounts that are tried at once; there are seldom more that nobody speaks for.

@@ -223,7 +223,7 @@ impl Files {
         head: &ReportMetadata,
         paths: &RelativePaths,
     ) -> Vec<Box<dyn Report + '_>> {
-        let layout = Layout { is_styled: false, ..layout };
+        let layout = Layout { faults: true, is_wrapped: false, is_styled: false, ..layout };
         let mut reports: Vec<Box<dyn Report + '_>> = Vec::with_capacity(self.0.len());
         for (format, file) in &mut self.0 {
             reports.push(match format {

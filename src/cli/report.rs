@@ -7,7 +7,6 @@ use namegate_core::name::display::shown;
 use namegate_scan::collect::{FindingsCollection, findings_files};
 use namegate_scan::report::baseline::RelativePaths;
 use namegate_scan::report::multi_report::MultiReport;
-use namegate_scan::report::text::Layout;
 
 use super::format::{ReportArgs, ReportFormat};
 use super::output::OutputArgs;
@@ -65,8 +64,7 @@ pub fn run(args: StoredReportArgs, out: &mut (dyn Write + Send)) -> Result<ExitS
     let mut faults = anstream::stderr();
     let layout = output.layout(true);
     let mut files = output.begin()?;
-    let file_layout = Layout { faults: true, is_wrapped: false, ..layout };
-    let mut reports = files.reports(report_args.fail_on, file_layout, &head, &RelativePaths::default());
+    let mut reports = files.reports(report_args.fail_on, layout, &head, &RelativePaths::default());
     reports.push(output.printed(&report_args, out, &mut faults, layout, &head)?);
     let mut report = MultiReport::new(reports);
     let summary = collected.report(&mut report)?;

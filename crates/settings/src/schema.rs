@@ -7,7 +7,7 @@
 use namegate_core::name::normalize::Form;
 use namegate_core::policy::OnMismatch;
 use namegate_core::policy::profile::{self, Profile};
-use namegate_core::policy::rule::RULES;
+use namegate_core::policy::rule::{RULES, Rule};
 use serde_json::{Map, Value, json};
 
 use super::file::{TABLES, of_table, to_toml};
@@ -73,34 +73,14 @@ fn key(setting: &Setting) -> Value {
 }
 
 fn policy() -> Value {
-    let names = |list: &mut dyn Iterator<Item = &'static str>| Value::from(list.collect::<Vec<_>>());
     let words = |profile: &&'static Profile| std::iter::once(profile.name).chain(profile.aliases());
-    let profiles = names(&mut profile::ALL.iter().flat_map(words));
-    let severities = json!(["error", "warn", "off"]);
-    let rules: Map<String, Value> = RULES
-        .iter()
-        .map(|rule| {
-            let severity = match rule.id.is_always_on() {
-                true => json!({ "const": "error" }),
-                false => json!({ "enum": severities }),
-            };
-            (rule.name.to_owned(), severity)
-        })
-        .collect();
+    let profiles: Vec<&str> = profile::ALL.iter().flat_map(words).collect();
+    let severity = |rule: &Rule| match rule.id.is_always_on() {
+        true => json!({ "const": "error" }),
+        false => json!({ "enum": ["error", "warn", "off"] }),
+    };
+    let rules: Map<String, Value> = RULES.iter().map(|rule| (rule.name.to_owned(), severity(rule))).collect();
     let limit = |description: &str| json!({ "description": description, "type": "integer", "minimum": 1, "maximum": isize::MAX });
-    let forms = names(&mut Form::ALL.into_iter().map(Form::as_str));
-    let reactions = names(&mut OnMismatch::ALL.into_iter().map(OnMismatch::as_str));
-    let mut normalization = table(
-        "The form that names should have.",
-        json!({
-            "form": { "enum": forms },
-            "on-mismatch": {
-                "description": "What happens to a name in another form.",
-                "enum": reactions, "default": OnMismatch::Refuse.as_str(),
-            },
-        }),
-    );
-    normalization["dependentRequired"] = json!({ "on-mismatch": ["form"] });
     let name = r"^[^/\u0000]+$";
     table(
         "The rules that names are checked by; without this table, UTF-8 alone.",
@@ -125,7 +105,7 @@ fn policy() -> Value {
                 "description": "The severity of a rule, whatever the profiles say.",
                 "type": "object", "additionalProperties": false, "properties": rules,
             },
-            "normalization": normalization,
+            "normalization": normalization(),
             "limits": table("The greatest lengths, in addition to those of the profiles.", json!({
                 "name-bytes": limit("Bytes of a name."),
                 "name-utf16": limit("UTF-16 code units of a name."),
@@ -135,4 +115,19 @@ fn policy() -> Value {
             })),
         }),
     )
+}
+
+fn normalization() -> Value {
+    let mut normalization = table(
+        "The form that names should have.",
+        json!({
+            "form": { "enum": Form::ALL.map(Form::as_str) },
+            "on-mismatch": {
+                "description": "What happens to a name in another form.",
+                "enum": OnMismatch::ALL.map(OnMismatch::as_str), "default": OnMismatch::Refuse.as_str(),
+            },
+        }),
+    );
+    normalization["dependentRequired"] = json!({ "on-mismatch": ["form"] });
+    normalization
 }

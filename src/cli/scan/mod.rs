@@ -13,10 +13,10 @@ use namegate_core::name::display::{display, shown};
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::Policy;
 use namegate_core::policy::rule::Severity;
+use namegate_scan::report::Summary;
 use namegate_scan::report::baseline::RelativePaths;
 use namegate_scan::report::html::ReportMetadata;
 use namegate_scan::report::multi_report::MultiReport;
-use namegate_scan::report::text::Layout;
 use namegate_scan::{CheckpointSink, ScanSettings};
 use namegate_sys::{allocation, open_files};
 use nix::sys::stat::{SFlag, fstat};
@@ -25,7 +25,7 @@ use self::resume::{ScanScope, StateFile};
 use self::sources::{INSTEAD_OF_PATHS, SourceArgs};
 use self::tree_args::{Resumption, TreeArgs};
 use super::format::{ReportArgs, ReportFormat, SuggestionArgs};
-use super::output::OutputArgs;
+use super::output::{Files, OutputArgs};
 use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
 use super::targets::TargetArgs;
@@ -130,11 +130,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     if !paths.is_empty() {
         source.insert(0, tree.source(&paths, resumption)?);
     }
-    log::info!(
-        "checking against {} (threads: {})",
-        policy.profile_set().names().collect::<Vec<_>>().join(", "),
-        tree.jobs()
-    );
+    let profiles: Vec<&str> = policy.profile_set().names().collect();
+    log::info!("checking against {} (threads: {})", profiles.join(", "), tree.jobs());
     tree.warn_of_file_systems(&paths);
     let progress = TerminalProgress::new(style, expected, wanted);
     let mut above: Box<dyn Write + Send> = match progress.is_drawn() && io::stdout().is_terminal() {
@@ -143,10 +140,8 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     };
     let mut faults = progress.above(anstream::stderr());
     let layout = output.layout(targets.asks_for_targets());
-    let fail_on = report_args.fail_on;
     let mut files = output.begin()?;
-    let file_layout = Layout { faults: true, is_wrapped: false, ..layout };
-    let mut reports = files.reports(fail_on, file_layout, &head, &relative);
+    let mut reports = files.reports(report_args.fail_on, layout, &head, &relative);
     reports.push(output.printed(&report_args, &mut above, &mut faults, layout, &head)?);
     let mut report = MultiReport::new(reports);
     let keeper = state.as_ref().map(|state| state as &dyn CheckpointSink);
@@ -155,22 +150,33 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let summary = progress.run(scanned)?;
     drop(report);
     drop(above);
+    let status = finish(&summary, files, &progress, state)?;
+    if status.is_none() {
+        targets.check_baseline(&summary)?;
+    }
+    Ok(status.unwrap_or_else(|| ExitStatus::from_summary(&summary, report_args.fail_on)))
+}
+
+/// Completes the files of a scan; returns its exit status if it was stopped.
+fn finish(
+    summary: &Summary,
+    files: Files,
+    progress: &TerminalProgress<'_>,
+    state: Option<StateFile>,
+) -> Result<Option<ExitStatus>, CliError> {
     if let Some(signal) = progress.ended_by() {
         // If standard error fails, the report says it.
         let what = summary.incompleteness().unwrap_or_default();
         let _ = writeln!(anstream::stderr(), "namegate: {signal}: {what}");
     }
     // A pipe whose reader does not read holds the end up.
-    progress.run(|| files.finish(&summary))?;
-    if let Some(status) = progress.stopped() {
-        return Ok(status);
-    }
+    progress.run(|| files.finish(summary))?;
+    let status = progress.stopped();
     // The state of a scan that is not complete is of use.
-    if let Some(state) = state.filter(|_| !summary.is_unread) {
+    if let Some(state) = state.filter(|_| status.is_none() && !summary.is_unread) {
         state.remove().map_err(|error| CliError::new(format_args!("cannot remove the state: {error}")))?;
     }
-    targets.check_baseline(&summary)?;
-    Ok(ExitStatus::from_summary(&summary, fail_on))
+    Ok(status)
 }
 
 /// The paths to scan: the working directory, if none is given.

@@ -25,7 +25,7 @@ use namegate_findings::location::{Container, Locations};
 use namegate_findings::split::{self, MAX_NAME, Shape};
 
 use super::group::{GroupedSource, LIMIT};
-use super::{Fault, RejectedItems, Source, SourceEvent};
+use super::{Fault, RejectedItems, Source, SourceEvent, Visit};
 use fields::{Field, ListFormat, Missing};
 
 /// Reads names from a stream.
@@ -144,47 +144,12 @@ fn kind_of(word: &[u8]) -> Option<EntryKind> {
 
 impl List {
     /// Hands each item, with its number, to `take`; items that cannot be checked go to `rejected`.
-    fn each(
-        &self,
-        rejected: &mut RejectedItems,
-        take: &mut dyn FnMut(ListedName<'_>, u64) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn each(&self, rejected: &mut RejectedItems, take: &mut TakeName<'_>) -> io::Result<()> {
         if self.items == ListItems::Pairs && self.format != ListFormat::Plain {
             return Err(io::Error::other("pairs are read from lists of the format plain"));
         }
-        let mut last = 0;
-        // The directory and the name of a pair that is not complete.
-        let mut pending: Vec<Result<Vec<u8>, Missing>> = Vec::new();
-        let mut visit = |number: u64, field: Field| {
-            let item = field.and_then(|text| {
-                self.decoding.decode(text.into()).map(Cow::into_owned).ok_or(Missing::NotEncoded)
-            });
-            if self.items == ListItems::Pairs {
-                pending.push(item);
-                let Ok([dir, name, kind]) = <[_; 3]>::try_from(std::mem::take(&mut pending))
-                    .map_err(|incomplete| pending = incomplete)
-                else {
-                    return Ok(());
-                };
-                last += 1;
-                match (dir, name, kind.and_then(|word| kind_of(&word).ok_or(Missing::NotAKind))) {
-                    (Ok(dir), ..) if !split::takes(&dir) => rejected.add(last, Missing::TooDeep.to_string()),
-                    (Ok(dir), Ok(name), Ok(kind)) => return take(ListedName::Pair(&dir, &name, kind), last),
-                    (Err(reason), ..) | (_, Err(reason), _) | (.., Err(reason)) => {
-                        rejected.add(last, reason.to_string());
-                    }
-                }
-                return Ok(());
-            }
-            match item {
-                Ok(path) if self.items != ListItems::Paths(Shape::Name) && !split::takes(&path) => {
-                    rejected.add(number, Missing::TooDeep.to_string());
-                }
-                Ok(path) => return take(ListedName::Path(&path), number),
-                Err(reason) => rejected.add(number, reason.to_string()),
-            }
-            Ok(())
-        };
+        let mut items = ItemReader { list: self, rejected, take, incomplete: Vec::new(), pairs: 0 };
+        let mut visit = |number: u64, field: Field| items.read(number, field);
         match &self.format {
             ListFormat::S3Manifest => manifest::read(&self.file, self.jobs, &mut visit)?,
             #[cfg(feature = "parquet")]
@@ -208,7 +173,7 @@ impl List {
                 })?;
             }
         }
-        match pending.is_empty() {
+        match items.incomplete.is_empty() {
             true => Ok(()),
             false => Err(io::Error::other("its last pair lacks a directory, a name or a kind")),
         }
@@ -247,8 +212,66 @@ impl List {
     }
 }
 
+/// Receives a name, with the number of its item.
+type TakeName<'t> = dyn FnMut(ListedName<'_>, u64) -> io::Result<()> + 't;
+
+/// Makes names of the items of a list.
+struct ItemReader<'r> {
+    list: &'r List,
+    rejected: &'r mut RejectedItems,
+    take: &'r mut TakeName<'r>,
+    /// The directory and the name of a pair that is not complete.
+    incomplete: Vec<Field>,
+    /// The number of complete pairs.
+    pairs: u64,
+}
+
+impl ItemReader<'_> {
+    fn read(&mut self, number: u64, field: Field) -> io::Result<()> {
+        let decode = |text: Vec<u8>| self.list.decoding.decode(text.into()).map(Cow::into_owned);
+        let item = field.and_then(|text| decode(text).ok_or(Missing::NotEncoded));
+        let path = match item {
+            item if self.list.items == ListItems::Pairs => return self.add_to_pair(item),
+            Ok(path) if self.list.items != ListItems::Paths(Shape::Name) && !split::takes(&path) => {
+                Err(Missing::TooDeep)
+            }
+            item => item,
+        };
+        match path {
+            Ok(path) => (self.take)(ListedName::Path(&path), number),
+            Err(reason) => self.reject(number, &reason),
+        }
+    }
+
+    fn add_to_pair(&mut self, item: Field) -> io::Result<()> {
+        self.incomplete.push(item);
+        let parts = <[Field; 3]>::try_from(std::mem::take(&mut self.incomplete));
+        let [dir, name, kind] = match parts {
+            Ok(parts) => parts,
+            Err(incomplete) => {
+                self.incomplete = incomplete;
+                return Ok(());
+            }
+        };
+        self.pairs += 1;
+        let parse = || -> Result<(Vec<u8>, Vec<u8>, EntryKind), Missing> {
+            let dir = dir.and_then(|dir| if split::takes(&dir) { Ok(dir) } else { Err(Missing::TooDeep) })?;
+            Ok((dir, name?, kind_of(&kind?).ok_or(Missing::NotAKind)?))
+        };
+        match parse() {
+            Ok((dir, name, kind)) => (self.take)(ListedName::Pair(&dir, &name, kind), self.pairs),
+            Err(reason) => self.reject(self.pairs, &reason),
+        }
+    }
+
+    fn reject(&mut self, number: u64, reason: &Missing) -> io::Result<()> {
+        self.rejected.add(number, reason.to_string());
+        Ok(())
+    }
+}
+
 impl Source for List {
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         let container = Container::List { file: self.file.as_os_str().as_bytes().to_vec() };
         let mut groups = Groups::new(self.shape(), LIMIT);
         let mut rejected = RejectedItems::default();
@@ -282,7 +305,7 @@ impl Source for List {
 pub struct PathList(pub Vec<Vec<u8>>);
 
 impl Source for PathList {
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         let mut groups = Groups::new(Shape::Path, LIMIT);
         let mut rejected = RejectedItems::default();
         let fault =

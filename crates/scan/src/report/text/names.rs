@@ -68,8 +68,8 @@ fn collect_lines<'v>(objections: &'v [ReportedViolation], lines: &mut Vec<RuleLi
         let key = |o: &ReportedViolation| (o.violation.rule, o.violation.severity);
         match lines.iter_mut().find(|line| key(line.first) == key(objection)) {
             Some(line) => {
-                if let Some(place) = line.more.get_mut(line.others) {
-                    *place = objection.violation.span;
+                if let Some(span) = line.more.get_mut(line.others) {
+                    *span = objection.violation.span;
                 }
                 line.others += 1;
             }
@@ -106,34 +106,7 @@ fn write_name(out: &mut Vec<u8>, layout: Layout, record: &ReportedName, lines: &
         out.extend_from_slice(note.as_bytes());
         out.push(b'\n');
     }
-    let firsts = || lines.iter().map(|line| &line.first.violation);
-    let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
-    let place_width = firsts().map(|first| Place(first.span).len()).max().unwrap_or(0);
-    let width = terminal_width().filter(|_| layout.is_wrapped).unwrap_or(usize::MAX);
-    let column = indent.len() + 5 + 2 + rule_width + 2 + place_width + 2;
-    for line in lines {
-        let violation = &line.first.violation;
-        let (severity, rule) = (violation.severity.as_str(), violation.rule.name());
-        out.extend_from_slice(indent.as_bytes());
-        push_column(out, layout.style(severity_style(violation.severity)), 5, severity.len(), |out| {
-            out.extend_from_slice(severity.as_bytes());
-        });
-        push_column(out, PLAIN, rule_width, rule.len(), |out| out.extend_from_slice(rule.as_bytes()));
-        let place = Place(violation.span);
-        push_column(out, layout.style(DIM), place_width, place.len(), |out| {
-            write!(out, "{place}").expect(IN_MEMORY);
-        });
-        let message = line.message();
-        let at = match width.saturating_sub(column) >= MIN_MESSAGE {
-            true => column,
-            false => {
-                let at = indent.len() + 7;
-                write!(out, "\n{:at$}", "").expect(IN_MEMORY);
-                at
-            }
-        };
-        write_wrapped_to(out, width, at, PLAIN, &message).expect(IN_MEMORY);
-    }
+    write_lines(out, layout, indent, lines);
     if let Some(repair) = &record.repair {
         out.extend_from_slice(indent.as_bytes());
         push_column(out, layout.style(GOOD), 5, 3, |out| out.extend_from_slice(b"fix"));
@@ -145,6 +118,38 @@ fn write_name(out: &mut Vec<u8>, layout: Layout, record: &ReportedName, lines: &
             }
         });
         out.push(b'\n');
+    }
+}
+
+/// Writes the violations of a name: severity, rule, bytes and message.
+fn write_lines(out: &mut Vec<u8>, layout: Layout, indent: &str, lines: &[RuleLine<'_>]) {
+    let firsts = || lines.iter().map(|line| &line.first.violation);
+    let rule_width = firsts().map(|first| first.rule.name().len()).max().unwrap_or(0);
+    let bytes_width = firsts().map(|first| ByteRange(first.span).len()).max().unwrap_or(0);
+    let width = terminal_width().filter(|_| layout.is_wrapped).unwrap_or(usize::MAX);
+    let column = indent.len() + 5 + 2 + rule_width + 2 + bytes_width + 2;
+    for line in lines {
+        let violation = &line.first.violation;
+        let (severity, rule) = (violation.severity.as_str(), violation.rule.name());
+        out.extend_from_slice(indent.as_bytes());
+        push_column(out, layout.style(severity_style(violation.severity)), 5, severity.len(), |out| {
+            out.extend_from_slice(severity.as_bytes());
+        });
+        push_column(out, PLAIN, rule_width, rule.len(), |out| out.extend_from_slice(rule.as_bytes()));
+        let bytes = ByteRange(violation.span);
+        push_column(out, layout.style(DIM), bytes_width, bytes.len(), |out| {
+            write!(out, "{bytes}").expect(IN_MEMORY);
+        });
+        let message = line.message();
+        let at = match width.saturating_sub(column) >= MIN_MESSAGE {
+            true => column,
+            false => {
+                let at = indent.len() + 7;
+                write!(out, "\n{:at$}", "").expect(IN_MEMORY);
+                at
+            }
+        };
+        write_wrapped_to(out, width, at, PLAIN, &message).expect(IN_MEMORY);
     }
 }
 
@@ -164,7 +169,7 @@ impl<'v> RuleLine<'v> {
                 _ => ", ",
             });
             let _ = match self.more.get(at) {
-                Some(&span) => write!(message, "{}", Place(span)),
+                Some(&span) => write!(message, "{}", ByteRange(span)),
                 None => write!(message, "{} more", grouped((self.others - MORE_PLACES) as u64)),
             };
         }
@@ -195,10 +200,10 @@ fn push_column(out: &mut Vec<u8>, style: Style, width: usize, len: usize, push: 
     out.resize(out.len() + width + 2 - len.min(width), b' ');
 }
 
-/// A place in the name, in bytes from 0: `byte 3`, `bytes 3..5`.
-struct Place(Span);
+/// Bytes of a name, from 0: `byte 3`, `bytes 3..5`.
+struct ByteRange(Span);
 
-impl Place {
+impl ByteRange {
     fn len(&self) -> usize {
         let digits = |number: usize| number.checked_ilog10().map_or(1, |log| log as usize + 1);
         match self.0.len() {
@@ -208,7 +213,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ByteRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => write!(f, "byte {}", self.0.start),

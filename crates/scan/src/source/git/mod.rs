@@ -23,7 +23,7 @@ use namegate_findings::location::{Container, Locations};
 use namegate_findings::split::{self, Shape, TOO_DEEP};
 
 use super::group::{GroupedSource, LIMIT};
-use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory};
+use super::{DirectoryBatch, Fault, SiblingNames, Source, SourceEvent, VersionedDirectory, Visit};
 use repository::Repository;
 
 /// Names in a repository.
@@ -47,10 +47,8 @@ pub enum GitSelection {
     All,
 }
 
-type Visit<'v> = &'v (dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync);
-
 impl Source for Git {
-    fn read(&self, visit: &(dyn Fn(SourceEvent<'_>) -> ControlFlow<()> + Sync)) {
+    fn read(&self, visit: Visit<'_>) {
         if let Err(error) = self.read_all(visit) {
             let _ = visit(SourceEvent::Fault(self.fault(error)));
         }
@@ -121,21 +119,8 @@ impl Git {
             }
             // A sparse index has a directory in place of everything below it.
             if entry.mode.is_sparse() {
-                let mut failed = Ok(());
-                let _ = tree::read(repository, entry.id, None, &mut |item| match item {
-                    Ok(batch) => {
-                        let dir = batch.dir.as_os_str().as_bytes();
-                        let mut below = batch.names.iter().map(|(_, name)| {
-                            let parts = [path, dir, name];
-                            let parts = parts.iter().map(|part| part.strip_suffix(b"/").unwrap_or(part));
-                            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/')
-                        });
-                        failed = below.try_for_each(|path| groups.add(&path, 0));
-                        if failed.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                    }
-                    Err(error) => visit(SourceEvent::Fault(self.fault(error))),
-                });
-                failed?;
+                let fault = &mut |error| visit(SourceEvent::Fault(self.fault(error)));
+                add_below(repository, path, entry.id, &mut groups, fault)?;
             }
         }
         let take = &mut |event: SourceEvent<'_>| {
@@ -163,6 +148,31 @@ impl Git {
     fn fault(&self, error: io::Error) -> Fault {
         Fault { path: self.repository.clone(), attempt: "read all of the repository", error }
     }
+}
+
+/// Adds the paths of everything below the directory at `path`, which has the tree `id`. Errors of objects go to `fault`.
+fn add_below(
+    repository: &Repository,
+    path: &[u8],
+    id: gix::ObjectId,
+    groups: &mut Groups,
+    fault: &mut dyn FnMut(io::Error) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut added = Ok(());
+    let _ = tree::read(repository, id, None, &mut |item| match item {
+        Ok(batch) => {
+            let dir = batch.dir.as_os_str().as_bytes();
+            let mut below = batch.names.iter().map(|(_, name)| {
+                let parts = [path, dir, name];
+                let parts = parts.iter().map(|part| part.strip_suffix(b"/").unwrap_or(part));
+                parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/')
+            });
+            added = below.try_for_each(|path| groups.add(&path, 0));
+            if added.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        Err(error) => fault(error),
+    });
+    added
 }
 
 /// The names of `batch` that are not in the same directory below `base`; `None` if all are.

@@ -233,42 +233,64 @@ pub(super) fn read(
     base: Option<ObjectId>,
     tell: Tell<'_>,
 ) -> ControlFlow<()> {
-    let mut waiting = vec![(TreePath::top(), top, base, 0)];
-    let mut places = Places::<ObjectId>::default();
-    let (mut buffer, mut old_buffer) = (Vec::new(), Vec::new());
-    while let Some((path, id, base, depth)) = waiting.pop() {
+    let waiting = vec![WaitingTree { path: TreePath::top(), id: top, base, depth: 0 }];
+    let mut reader = TreeReader {
+        repository,
+        waiting,
+        places: Places::default(),
+        buffer: Vec::new(),
+        base_buffer: Vec::new(),
+    };
+    while let Some(tree) = reader.waiting.pop() {
+        reader.read(&tree, tell)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// A directory that waits to be read.
+struct WaitingTree {
+    path: TreePath,
+    id: ObjectId,
+    /// The tree at the same place whose names are not checked.
+    base: Option<ObjectId>,
+    depth: usize,
+}
+
+struct TreeReader<'r> {
+    repository: &'r Repository,
+    waiting: Vec<WaitingTree>,
+    places: Places<ObjectId>,
+    buffer: Vec<u8>,
+    base_buffer: Vec<u8>,
+}
+
+impl TreeReader<'_> {
+    /// Reads a directory, and adds its subdirectories to those that wait.
+    fn read(&mut self, tree: &WaitingTree, tell: Tell<'_>) -> ControlFlow<()> {
+        let &WaitingTree { ref path, id, base, depth } = tree;
         if !path.is_taken(depth) {
-            tell(Err(too_deep(&id)))?;
-            continue;
+            return tell(Err(too_deep(&id)));
         }
-        let is_repeated = match places.add(id) {
+        let refuse = |refused: TooMany, tell: Tell<'_>| {
+            refused.error(&id).map_or(ControlFlow::Continue(()), |error| tell(Err(error)))
+        };
+        let is_repeated = match self.places.add(id) {
             Ok(is_repeated) => is_repeated,
-            Err(refused) => {
-                refused.error(&id).map_or(ControlFlow::Continue(()), |error| tell(Err(error)))?;
-                continue;
-            }
+            Err(refused) => return refuse(refused, tell),
         };
         let dir = path.joined();
-        let (found, damage) = match entries(repository, &id, &mut buffer) {
+        let (found, damage) = match entries(self.repository, &id, &mut self.buffer) {
             Ok(found) => found,
-            Err(error) => {
-                tell(Err(error))?;
-                continue;
-            }
+            Err(error) => return tell(Err(error)),
         };
-        if let Some(damage) = damage {
-            tell(Err(damage))?;
-        }
-        if is_repeated
-            && let Err(refused) =
-                places.add_repeated(id, path_bytes(&dir, found.iter().map(|entry| entry.name)))
-        {
-            refused.error(&id).map_or(ControlFlow::Continue(()), |error| tell(Err(error)))?;
-            continue;
+        damage.map_or(ControlFlow::Continue(()), |damage| tell(Err(damage)))?;
+        let bytes = || path_bytes(&dir, found.iter().map(|entry| entry.name));
+        if is_repeated && let Err(refused) = self.places.add_repeated(id, bytes()) {
+            return refuse(refused, tell);
         }
         let mut old = HashMap::new();
         if let Some(base) = base {
-            match entries(repository, &base, &mut old_buffer) {
+            match entries(self.repository, &base, &mut self.base_buffer) {
                 Ok((entries, _)) => old.extend(
                     entries.iter().map(|entry| (entry.name.to_vec(), entry.is_tree.then(|| entry.object()))),
                 ),
@@ -276,21 +298,19 @@ pub(super) fn read(
             }
         }
         let mut batch = batch_at(&dir).of_known_kinds();
-        let first = waiting.len();
+        let first = self.waiting.len();
         for entry in &found {
             batch.push_entry(entry.name, entry.is_directory.then_some(EntryKind::Directory));
-            let below = old.get::<[u8]>(entry.name).copied().flatten();
-            if entry.is_tree && below.is_none_or(|old| old != entry.object()) {
-                waiting.push((TreePath::new(&dir, entry.name), entry.object(), below, depth + 1));
+            let base = old.get::<[u8]>(entry.name).copied().flatten();
+            if entry.is_tree && base.is_none_or(|base| base != entry.object()) {
+                let (path, id) = (TreePath::new(&dir, entry.name), entry.object());
+                self.waiting.push(WaitingTree { path, id, base, depth: depth + 1 });
             }
         }
-        waiting[first..].reverse();
+        self.waiting[first..].reverse();
         let batch = if base.is_some() { without(batch, &old.into_keys().collect()) } else { Some(batch) };
-        if let Some(batch) = batch {
-            tell(Ok(batch))?;
-        }
+        batch.map_or(ControlFlow::Continue(()), |batch| tell(Ok(batch)))
     }
-    ControlFlow::Continue(())
 }
 
 /// The names in the directory at `path` below `top`; `None` if there is no such directory.
