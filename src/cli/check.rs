@@ -12,8 +12,8 @@ use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::split::MAX_NAME;
 use namegate_scan::ScanSettings;
 use namegate_scan::progress::NoProgress;
+use namegate_scan::report::layout::{GroupBy, Layout};
 use namegate_scan::report::multi_report::FaultReport;
-use namegate_scan::report::text::{GroupBy, Layout};
 use namegate_scan::report::{DirectoryFindings, Renderer, Report, ReportedName, Summary};
 use namegate_scan::source::list::{ListItem, NameReader, PathList};
 

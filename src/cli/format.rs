@@ -21,11 +21,11 @@ use namegate_scan::report::github::Github;
 use namegate_scan::report::html::{Glyph, Html, ReportMetadata};
 use namegate_scan::report::json::Json;
 use namegate_scan::report::junit::Junit;
-use namegate_scan::report::layout::{BOLD, PLAIN, styled, write_wrapped};
+use namegate_scan::report::layout::{BOLD, Layout, PLAIN, styled, write_wrapped};
 use namegate_scan::report::multi_report::{FaultReport, MultiReport};
 use namegate_scan::report::parquet::Parquet;
 use namegate_scan::report::sarif::Sarif;
-use namegate_scan::report::text::{Layout, Text};
+use namegate_scan::report::text::Text;
 use namegate_scan::report::{FailOn, Report};
 
 /// The output format of a command: `--format`, and `--json`, which means `--format json` wherever there is a format.

@@ -14,8 +14,8 @@ use namegate_files::output::Output;
 use namegate_scan::report::baseline::{BaselineWriter, RelativePaths};
 use namegate_scan::report::counts::CountBy;
 use namegate_scan::report::html::ReportMetadata;
+use namegate_scan::report::layout::{GroupBy, Layout};
 use namegate_scan::report::multi_report::{FaultReport, SummaryReport};
-use namegate_scan::report::text::{GroupBy, Layout};
 use namegate_scan::report::{FailOn, Report, Summary};
 
 use super::CliError;

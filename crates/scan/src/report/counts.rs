@@ -15,8 +15,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::csv::rows;
 use super::json::Json;
-use super::layout::{BOLD, PLAIN, grouped, styled};
-use super::text::{Layout, Text};
+use super::layout::{BOLD, Layout, PLAIN, grouped, styled};
+use super::text::Text;
 use super::{Detail, DirectoryFindings, RenderedFindings, Report, ReportedName, Summary};
 
 /// The most rows of a table: each is kept in memory.

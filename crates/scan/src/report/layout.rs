@@ -10,6 +10,43 @@ use anstyle::{AnsiColor, Style};
 use namegate_core::policy::rule::Severity;
 use unicode_width::UnicodeWidthStr;
 
+/// The grouping of findings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupBy {
+    /// In the order of arrival.
+    #[default]
+    Directory,
+    /// Keeps all findings in memory until the end.
+    Rule,
+}
+
+impl GroupBy {
+    /// The word of each on the command line, and its help.
+    pub const WORDS: &[(&str, Self, &str)] =
+        &[("dir", Self::Directory, "By directory"), ("rule", Self::Rule, "By rule, security first")];
+}
+
+/// What a text report contains, and in which order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Layout {
+    pub group_by: GroupBy,
+    /// Whether to print the readiness for each target.
+    pub readiness: bool,
+    /// Whether to print faults, too.
+    pub faults: bool,
+    /// Whether lines are wrapped at the width of the terminal.
+    pub is_wrapped: bool,
+    /// Whether findings have colours. Colours that are taken out of the output again cost as much time as the rest.
+    pub is_styled: bool,
+}
+
+impl Layout {
+    /// `style`, if findings have one.
+    pub(crate) const fn style(self, style: Style) -> Style {
+        if self.is_styled { style } else { PLAIN }
+    }
+}
+
 /// Width of text that is not written to a terminal: output that is stored or compared must not depend on a window.
 const DEFAULT_WIDTH: usize = 80;
 /// Text in fewer columns is not readable; such a terminal wraps the lines itself.

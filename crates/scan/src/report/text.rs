@@ -16,51 +16,16 @@ use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 
 use self::names::{marked, render};
-use super::layout::{BOLD, DIM, ERROR, GOOD, PLAIN, WARN, counted, grouped, severity_style, styled};
+use super::layout::{
+    BOLD, DIM, ERROR, GOOD, GroupBy, Layout, PLAIN, WARN, counted, grouped, severity_style, styled,
+};
 use super::readiness::{Readiness, ReadinessVerdict, TargetCounts};
 use super::{
     Detail, DirectoryFindings, RenderedFindings, Renderer, Report, ReportedName, Summary, render_later,
 };
 use crate::encoded_text::EncodedText;
 
-/// The grouping of findings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GroupBy {
-    /// In the order of arrival.
-    #[default]
-    Directory,
-    /// Keeps all findings in memory until the end.
-    Rule,
-}
-
-impl GroupBy {
-    /// The word of each on the command line, and its help.
-    pub const WORDS: &[(&str, Self, &str)] =
-        &[("dir", Self::Directory, "By directory"), ("rule", Self::Rule, "By rule, security first")];
-}
-
-/// What a text report contains, and in which order.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Layout {
-    pub group_by: GroupBy,
-    /// Whether to print the readiness for each target.
-    pub readiness: bool,
-    /// Whether to print faults, too.
-    pub faults: bool,
-    /// Whether lines are wrapped at the width of the terminal.
-    pub is_wrapped: bool,
-    /// Whether findings have colours. Colours that are taken out of the output again cost as much time as the rest.
-    pub is_styled: bool,
-}
-
-impl Layout {
-    /// `style`, if findings have one.
-    const fn style(self, style: Style) -> Style {
-        if self.is_styled { style } else { PLAIN }
-    }
-}
-
-/// Writes records as text. Colours are escape sequences; the underlying writer removes them if they are not wanted.
+/// Writes findings as text. Colours are escape sequences; the underlying writer removes them if they are not wanted.
 pub struct Text<W> {
     out: W,
     layout: Layout,

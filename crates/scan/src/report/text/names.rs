@@ -12,9 +12,8 @@ use namegate_core::name::Span;
 use namegate_core::name::display::{display, display_part, is_plain};
 use namegate_core::policy::CheckOutcome;
 
-use super::Layout;
 use crate::report::layout::{
-    DIM, ERROR, GOOD, PLAIN, WARN, grouped, severity_style, styled, terminal_width, write_wrapped_to,
+    DIM, ERROR, GOOD, Layout, PLAIN, WARN, grouped, severity_style, styled, terminal_width, write_wrapped_to,
 };
 use crate::report::{ReportedName, ReportedViolation};
 
