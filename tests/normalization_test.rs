@@ -9,10 +9,7 @@ use std::collections::BTreeSet;
 
 use namegate_core::name::normalize::{Form, first_difference, is_in_form, to_form};
 
-use file::{rows, test_file};
-
-#[path = "normalization_test/file.rs"]
-mod file;
+use namegate_testkit::normalization_test::{rows, test_file};
 
 const DATA: &str = "/usr/share/unicode/UnicodeData.txt";
 

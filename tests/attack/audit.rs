@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, can_mount, prepare};
 
 const FLOODING: u32 = 54_323;
 const QUIET: u32 = 54_324;

@@ -16,9 +16,10 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::mounted::{Mounted, can_mount, open_to_all, prepare, wait_until};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare};
+use namegate_testkit::wait_until;
 
 /// An ordinary user.
 const USER: u32 = 4711;

@@ -17,7 +17,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::duration;
-use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::wait_until;
 
 /// Maximum time of an answer on a busy machine; a client that waits for a stuck server gets none.
 const ATTENDED: Duration = Duration::from_secs(15);

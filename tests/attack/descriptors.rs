@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::mounted::{Mounted, open_to_all, wait_until};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, open_to_all};
+use namegate_testkit::wait_until;
 
 const ATTACKER: u32 = 64_001;
 const OTHER: u32 = 64_002;

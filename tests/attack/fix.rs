@@ -24,10 +24,10 @@ use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::random::Random;
 use crate::tree::{OPTIONS, Recorder, apply_plan, plan, undo_journal};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::random::Random;
 
 const ATTACKER: u32 = 64321;
 const VICTIM: u32 = 64322;

@@ -6,16 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
-#[allow(dead_code, reason = "attacks use a part of it")]
-#[path = "../mount/acting.rs"]
-mod acting;
 mod contents;
 mod descriptors;
-#[allow(dead_code, reason = "it is shared with the tests of survival")]
-mod hung;
-#[allow(dead_code, reason = "attacks use a part of it")]
-#[path = "../mount/mounted.rs"]
-mod mounted;
 mod set_id;
 mod workers;
 
@@ -23,9 +15,6 @@ mod audit;
 mod control;
 mod fix;
 mod outputs;
-#[allow(dead_code, reason = "attacks use a part of it")]
-#[path = "../fix/random.rs"]
-mod random;
 mod signals;
 #[allow(dead_code, reason = "attacks use a part of it")]
 #[path = "../fix/tree.rs"]

@@ -14,9 +14,9 @@ use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 use tempfile::TempDir;
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::random::Random;
+use namegate_testkit::acting::act_as;
+use namegate_testkit::random::Random;
 
 const ATTACKER: u32 = 64321;
 const GROUP: u32 = 64323;

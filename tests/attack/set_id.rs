@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::mounted::{Mounted, open_to_all};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, open_to_all};
 
 const ATTACKER: u32 = 4711;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
-use crate::hung::Hung;
+use namegate_testkit::hung::Hung;
 
 #[test]
 fn a_signal_ends_every_command_that_waits_for_a_hung_file_system() {

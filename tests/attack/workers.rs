@@ -16,10 +16,11 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{fstatfs, statfs};
 
-use crate::acting::act_as;
 use crate::duration;
-use crate::hung::Hung;
-use crate::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, transport, wait_until};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::hung::Hung;
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, transport};
+use namegate_testkit::wait_until;
 
 const MIB: u64 = 1 << 20;
 /// A user who takes no part in the attack.

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{namegate, status, stdout};
 use data_encoding::BASE64;
+use namegate_testkit::program::{namegate, status, stdout};
 use serde_json::Value;
 
 pub fn scan(file: &Path, more: &[&str]) -> (i32, Vec<Value>) {

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::archive::{Entry, UTF8_FLAG, file, header, ran, scan, unicode_path, zip};
-use crate::run::{namegate, status, stdout};
+use namegate_testkit::program::{namegate, status, stdout};
 
 /// Names, and how a program with another code page stores each.
 type StoredNames = &'static [(&'static str, &'static [u8])];

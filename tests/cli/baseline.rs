@@ -6,7 +6,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::run::{namegate, status, stderr, stdout};
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 
 /// A share with findings of several kinds, in `share`, and another one beside it.
 fn place() -> tempfile::TempDir {

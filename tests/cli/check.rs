@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::run::{run, run_with, status, stderr, stdout};
+use namegate_testkit::program::{run, run_with, status, stderr, stdout};
 use serde_json::{Value, json};
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::run::{run, status, stderr, stdout};
+use namegate_testkit::program::{run, status, stderr, stdout};
 
 const WHOLE: &str = "\
 source = \"/srv/share\"

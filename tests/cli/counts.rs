@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::run::{namegate, status, stderr, stdout};
 use crate::trees;
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 
 type ByRule = BTreeMap<String, u64>;
 

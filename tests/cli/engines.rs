@@ -12,8 +12,8 @@ use data_encoding::BASE64;
 use namegate_sys::directory;
 use serde_json::Value;
 
-use crate::run::{namegate, status, stderr, stdout};
 use crate::trees;
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 
 fn scan(dir: &Path, args: &[&str]) -> (i32, Vec<Value>) {
     let output = namegate().args(["scan", "--format", "json"]).args(args).arg(dir).output().unwrap();
@@ -250,7 +250,7 @@ fn links_are_followed_where_that_is_asked_for_and_a_loop_is_told() {
         "{fault}"
     );
     let refused = namegate().args(["scan", "--follow", "--engine", "getdents"]).arg(&tree).output().unwrap();
-    assert_eq!(crate::run::status(&refused), 2);
+    assert_eq!(namegate_testkit::program::status(&refused), 2);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::path::Path;
 use namegate_core::policy::Confidence;
 use namegate_fix::plan::{PlanHeader, Rename};
 
-use super::run::{run, status, stderr};
 use crate::whole_plan::Plan;
+use namegate_testkit::program::{run, status, stderr};
 
 fn make(root: &Path, names: &[&[u8]]) {
     fs::create_dir_all(root).unwrap();

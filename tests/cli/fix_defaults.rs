@@ -8,8 +8,8 @@ use std::path::Path;
 use namegate_core::policy::Confidence;
 
 use super::git::git;
-use super::run::{namegate, run, status, stderr, stdout};
 use crate::whole_plan::Plan;
+use namegate_testkit::program::{namegate, run, status, stderr, stdout};
 
 fn make(root: &Path, paths: &[&[u8]]) {
     for path in paths {

@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use encoding_rs::{Encoding, GBK, IBM866, SHIFT_JIS, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252};
 use serde_json::Value;
 
-use super::random::Random;
-use super::run::{run, stderr, stdout};
+use namegate_testkit::program::{run, stderr, stdout};
+use namegate_testkit::random::Random;
 
 const LOCALES: [(&Encoding, &[&str]); 7] = [
     (

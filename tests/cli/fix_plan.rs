@@ -11,9 +11,9 @@ use std::process::Command;
 use namegate_fix::plan::order::order_names;
 use namegate_fix::plan::{Rename, path_in};
 
-use super::run::{namegate, run, run_with, status, stderr, stdout};
 use super::trees;
 use crate::whole_plan::Plan;
+use namegate_testkit::program::{namegate, run, run_with, status, stderr, stdout};
 
 fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use csv::StringRecord;
 
-use super::run::{status, stderr, stdout};
+use namegate_testkit::program::{status, stderr, stdout};
 
 fn fix(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));

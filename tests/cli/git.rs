@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::run::{namegate, status, stderr, stdout};
 use data_encoding::{BASE64, HEXLOWER};
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 use serde_json::Value;
 
 /// git without the configuration of whoever runs the test; `None` where there is no git.

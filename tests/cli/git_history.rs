@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::git::{
     commit, errors, findings, found, git, is_ill_formed, listed, object, path_of, repository, scan, tree,
 };
-use crate::run::namegate;
+use namegate_testkit::program::namegate;
 
 /// Entries of a branch while its history is made up.
 type Files = BTreeSet<Vec<u8>>;

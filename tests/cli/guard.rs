@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 use serde_json::Value;
 
-use crate::run::{copy_program, namegate, run, status, stderr, stdout};
+use namegate_testkit::program::{copy_program, namegate, run, status, stderr, stdout};
 
 /// The user without privileges, where the tests run as root.
 const NOBODY: u32 = 65534;

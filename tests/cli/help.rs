@@ -12,7 +12,7 @@ use clap::{Command, CommandFactory, Parser};
 use namegate::cli::Cli;
 use nix::unistd::geteuid;
 
-use crate::run::{copy_program, run, run_with, stdout};
+use namegate_testkit::program::{copy_program, run, run_with, stdout};
 
 /// Every command, with the words that call it.
 fn commands() -> Vec<(String, Command)> {

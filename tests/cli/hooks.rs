@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::run::copy_program;
+use namegate_testkit::program::copy_program;
 
 /// git without the configuration of whoever runs the test, with the program on its path.
 fn git(dir: &Path, args: &[&str]) -> Output {

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::run::{copy_program, namegate, run, run_with, status, stderr, stdout};
 use data_encoding::{BASE64, HEXLOWER};
+use namegate_testkit::program::{copy_program, namegate, run, run_with, status, stderr, stdout};
 use serde_json::Value;
 
 fn objects(output: &Output) -> Vec<Value> {

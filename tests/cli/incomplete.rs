@@ -10,11 +10,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 
-use crate::interrupt::let_signals_end_programs;
-use crate::rest::wait_for_rest;
-use crate::run::{namegate, status, stderr, stdout};
 use crate::signals::send;
 use crate::trees;
+use namegate_testkit::process::let_signals_end_programs;
+use namegate_testkit::process::wait_for_rest;
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 
 const INTERRUPTED: &str = "not all names were checked: the run was interrupted";
 const FORMATS: [&str; 6] = ["text", "json", "csv", "sarif", "junit", "html"];

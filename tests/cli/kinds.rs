@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::run::{namegate, status, stdout};
+use namegate_testkit::program::{namegate, status, stdout};
 
 /// Scans `path` with options; the lines of its JSON.
 fn scan(dir: &Path, args: &[&str]) -> Vec<Value> {

@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use crate::run::{run, run_with, status, stderr, stdout};
 use data_encoding::{BASE64, HEXLOWER};
+use namegate_testkit::program::{run, run_with, status, stderr, stdout};
 use serde_json::Value;
 
 fn list(args: &[&str], stdin: &[u8]) -> (i32, Vec<Value>) {

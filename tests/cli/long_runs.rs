@@ -10,11 +10,11 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::interrupt::let_signals_end_programs;
-use crate::rest::wait_for_rest;
-use crate::run::{namegate, status, stderr, stdout};
 use crate::signals::send;
 use crate::trees;
+use namegate_testkit::process::let_signals_end_programs;
+use namegate_testkit::process::wait_for_rest;
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 
 /// A tree with more findings than fit into a pipe and our buffers, so that a scan whose output nobody reads stands still.
 fn tree(dir: &Path) -> std::path::PathBuf {

@@ -31,8 +31,6 @@ mod help;
 mod hooks;
 mod hostile;
 mod incomplete;
-#[path = "../fix/interrupt.rs"]
-mod interrupt;
 mod kinds;
 mod list;
 mod long_runs;
@@ -42,14 +40,7 @@ mod pairs;
 #[cfg(all(feature = "archive", feature = "parquet"))]
 mod parquet;
 mod policy;
-#[allow(dead_code, reason = "other tests use all of it")]
-#[path = "../fix/random.rs"]
-mod random;
 mod report;
-#[allow(dead_code, reason = "the tests of a watch use all of it")]
-#[path = "../watch/rest.rs"]
-mod rest;
-mod run;
 mod scan;
 mod signals;
 mod signatures;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::unistd::geteuid;
 
-use crate::run::{run, status, stderr, stdout};
+use namegate_testkit::program::{run, status, stderr, stdout};
 
 /// What the program says to these arguments behind `mount`, which it has to refuse with status 2.
 fn refused<S: AsRef<OsStr>>(args: &[S]) -> String {

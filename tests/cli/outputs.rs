@@ -12,7 +12,7 @@ use namegate_sys::xattr;
 use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 
-use crate::run::{namegate, run, status, stderr, stdout};
+use namegate_testkit::program::{namegate, run, status, stderr, stdout};
 
 /// A directory with one finding in `tree`.
 fn place() -> tempfile::TempDir {

@@ -14,7 +14,7 @@ use serde_json::Value;
 #[path = "../../crates/arrow/tests/rows/mod.rs"]
 pub mod rows;
 
-use crate::run::{namegate, run, status, stderr, stdout};
+use namegate_testkit::program::{namegate, run, status, stderr, stdout};
 
 const PROFILES: &str = "windows,macos,strict,security,s3";
 

@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 
 use crate::pairs::{keys, lines, rows, rows_of};
-use crate::run::{namegate, run_with, status, stderr, stdout};
+use namegate_testkit::program::{namegate, run_with, status, stderr, stdout};
 
 /// Writes keys to a Parquet file, in row groups of 100 rows.
 fn write_keys(path: &Path, message: &str, compression: Compression, keys: &[Option<Vec<u8>>]) {

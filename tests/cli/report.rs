@@ -8,8 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::run::{namegate, status, stderr, stdout};
 use data_encoding::{BASE64, HEXLOWER};
+use namegate_testkit::program::{namegate, status, stderr, stdout};
 use serde_json::Value;
 
 const NAMES: &[&[u8]] = &[

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::run::{namegate, run, status, stderr, stdout};
 use data_encoding::{BASE64, HEXLOWER};
+use namegate_testkit::program::{namegate, run, status, stderr, stdout};
 use serde_json::Value;
 
 /// Names of every kind that a Linux directory can hold.

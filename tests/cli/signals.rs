@@ -12,9 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo, pipe};
 
-use crate::interrupt::let_signals_end_programs;
-use crate::rest::wait_for_rest;
-use crate::run::{namegate, status, stderr};
+use namegate_testkit::process::let_signals_end_programs;
+use namegate_testkit::process::wait_for_rest;
+use namegate_testkit::program::{namegate, status, stderr};
 
 /// A second for the program, and the rest for a machine that does other things too. Before, these runs ended late or never.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use std::process::Output;
 use data_encoding::BASE64;
 use serde_json::Value;
 
-use crate::run::{namegate, run_with, status, stderr, stdout};
+use namegate_testkit::program::{namegate, run_with, status, stderr, stdout};
 
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 

@@ -13,8 +13,8 @@ use parquet::file::properties::WriterProperties;
 use serde_json::Value;
 
 use crate::pairs::{keys, lines};
-use crate::run::{namegate, run, run_with, status, stderr, stdout};
 use crate::trees;
+use namegate_testkit::program::{namegate, run, run_with, status, stderr, stdout};
 
 /// In the order in which tasks name them.
 const PROFILES: &str = "strict,windows,macos";

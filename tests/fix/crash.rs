@@ -17,12 +17,12 @@ use namegate_scan::progress::Observer;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::random::Random;
 use crate::tree::{
     EntryContent, OPTIONS, Recorder, Snapshot, apply_plan, begin, inventory, make, make_tree, names, plan,
     resume_plan, snapshot, text, undo_journal,
 };
 use crate::whole_plan::Plan;
+use namegate_testkit::random::Random;
 
 /// Environment variable with the task of the child: `apply|resume|undo KILL_POINT KEEP_TIMES BATCH_SIZE DIRECTORY`.
 const TASK: &str = "NAMEGATE_TEST_CRASH";

@@ -11,8 +11,8 @@ use namegate_fix::apply::ApplyOptions;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::random::Random;
 use crate::tree::{OPTIONS, Recorder, apply_plan, inventory, make_tree, names, plan, snapshot, undo_journal};
+use namegate_testkit::random::Random;
 
 /// A random name that is difficult to handle.
 fn hostile(random: &mut Random) -> Vec<u8> {

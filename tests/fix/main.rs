@@ -4,13 +4,10 @@
 
 mod again;
 mod crash;
-mod interrupt;
 mod laws;
 mod places;
 mod program;
 mod races;
-#[allow(dead_code, reason = "other tests use all of it")]
-mod random;
 mod torn;
 mod tree;
 mod whole_plan;

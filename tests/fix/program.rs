@@ -12,8 +12,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::interrupt::let_signals_end_programs;
 use crate::tree::{make_tree, names, plan, snapshot, text};
+use namegate_testkit::process::let_signals_end_programs;
 
 /// The program, with its journals in `state`.
 pub fn namegate(state: &Path) -> Command {

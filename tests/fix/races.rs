@@ -11,8 +11,8 @@ use std::time::Duration;
 use namegate_fix::apply::ApplyOptions;
 use nix::fcntl::{RenameFlags, renameat2};
 
-use crate::random::Random;
 use crate::tree::{EntryContent, OPTIONS, Recorder, apply_plan, make_tree, plan, snapshot, undo_journal};
+use namegate_testkit::random::Random;
 
 /// The contents of all files, each with the number of files that have it.
 fn contents(root: &Path) -> BTreeMap<Vec<u8>, usize> {

@@ -13,8 +13,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::acting::act_as;
-use crate::mounted::{Mounted, can_mount, open_to_all, prepare};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare};
 
 pub const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";

@@ -16,7 +16,8 @@ use nix::unistd::{Group, Uid, mkfifo, setfsuid};
 use serde_json::Value;
 
 use crate::background::Unmounted;
-use crate::mounted::{Mounted, PATIENCE, can_mount, prepare, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::{PATIENCE, wait_until};
 
 fn with_audit_log(args: &[&str]) -> Option<Mounted> {
     if !can_mount() {

@@ -10,7 +10,8 @@ use nix::mount::{MntFlags, umount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::mounted::{PATIENCE, can_mount, is_mounted, prepare, wait_until};
+use namegate_testkit::mounted::{can_mount, is_mounted, prepare};
+use namegate_testkit::{PATIENCE, wait_until};
 
 /// Runs `namegate mount` with `--daemon` and these arguments.
 fn daemon(args: &[&str]) -> Output {

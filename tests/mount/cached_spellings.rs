@@ -13,9 +13,9 @@ use nix::fcntl::{OFlag, RenameFlags, openat};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use crate::mounted::Mounted;
 use crate::names::listed;
 use crate::normalize::{NFC, NFD, NONE, ino, mounted, renamed};
+use namegate_testkit::mounted::Mounted;
 
 #[test]
 fn two_spellings_of_one_entry_never_disagree_about_its_existence() {

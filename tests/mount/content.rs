@@ -13,7 +13,9 @@ use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 use nix::sys::sendfile::sendfile;
 use nix::unistd::{Whence, lseek};
 
-use crate::mounted::{Mounted, copy_program, wait_until};
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::program::copy_program;
+use namegate_testkit::wait_until;
 
 const GIB: u64 = 1 << 30;
 

@@ -12,9 +12,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::mounted::{
-    Mounted, can_mount, copy_program, is_mounted, open_to_all, prepare, unmount, wait_until,
-};
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, unmount};
+use namegate_testkit::program::copy_program;
+use namegate_testkit::wait_until;
 
 /// Runs the program with the runtime directory of `mounted`.
 pub fn ask<S: AsRef<OsStr>>(mounted: &Mounted, args: impl IntoIterator<Item = S>) -> Output {

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat};
 
-use crate::mounted::{Mounted, can_mount, has_no_passthrough, prepare};
+use namegate_testkit::mounted::{Mounted, can_mount, has_no_passthrough, prepare};
 
 /// A directory with `files` files, in directories of 100.
 fn fill(dir: &Path, files: usize) {

@@ -21,8 +21,8 @@ use nix::sys::stat::{Mode, SFlag, UtimensatFlags, mknod, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek, mkfifo};
 
-use crate::metrics::scraped;
-use crate::mounted::{Mounted, has_no_passthrough, prepare};
+use namegate_testkit::metrics::scraped;
+use namegate_testkit::mounted::{Mounted, has_no_passthrough, prepare};
 
 const OPERATIONS: usize = 6000;
 /// Number of operations between two comparisons of the whole trees.

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::control::status;
-use crate::mounted::{Mounted, can_mount, open_to_all, prepare, transport, unmount};
+use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare, transport, unmount};
 
 /// The directories for a mount with file handles; `None`, after a message, if it cannot have them.
 pub fn prepare_for_handles() -> Option<TempDir> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::background::Unmounted;
-use crate::mounted::{can_mount, is_mounted, prepare};
+use namegate_testkit::mounted::{can_mount, is_mounted, prepare};
 
 /// Runs `script` with the links in /sbin that packages install; `$1` is a directory with `backing` and `mnt` in it. `None` if
 /// that is not possible.

@@ -17,8 +17,9 @@ use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{linkat, mkfifo};
 
-use crate::acting::act_as;
-use crate::mounted::{Mounted, open_to_all, transport, wait_until};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, open_to_all, transport};
+use namegate_testkit::wait_until;
 
 /// What the ids of the source become.
 const SHIFT: u32 = 100_000;

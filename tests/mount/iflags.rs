@@ -7,8 +7,8 @@ use std::path::Path;
 use namegate_sys::iflags;
 use nix::errno::Errno;
 
-use crate::acting::act_as;
-use crate::mounted::Mounted;
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::Mounted;
 
 // linux/fs.h
 const APPEND: u32 = 0x20;

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
-use crate::metrics::scraped;
-use crate::mounted::{Mounted, wait_until};
+use namegate_testkit::metrics::scraped;
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::wait_until;
 
 const SIZE: usize = 256 << 10;
 
@@ -74,17 +75,15 @@ fn first(path: &Path) -> char {
     content[0].into()
 }
 
-impl Mounted {
-    /// How many reads the kernel has asked for, when no more of them are being counted.
-    fn reads(&self, port: u16) -> f64 {
-        let now = || self.metrics(port)["namegate_fuse_requests_total{op=\"read\",outcome=\"ok\"}"];
-        let mut before = now();
-        loop {
-            sleep(Duration::from_millis(50));
-            match now() {
-                after if after == before => return after,
-                after => before = after,
-            }
+/// How many reads the kernel has asked for, when no more of them are being counted.
+fn reads(mounted: &Mounted, port: u16) -> f64 {
+    let now = || mounted.metrics(port)["namegate_fuse_requests_total{op=\"read\",outcome=\"ok\"}"];
+    let mut before = now();
+    loop {
+        sleep(Duration::from_millis(50));
+        match now() {
+            after if after == before => return after,
+            after => before = after,
         }
     }
 }
@@ -117,14 +116,14 @@ fn content_is_read_once_and_again_whenever_it_has_changed_behind_the_mount() {
     sleep(settling().saturating_sub(changed.elapsed()));
     for name in ["read", "rewritten", "written", "mapped"] {
         let expected = if name == "mapped" { 'b' } else { 'o' };
-        let none = mounted.reads(port);
+        let none = reads(&mounted, port);
         assert_eq!(first(&here(name)), expected);
-        let once = mounted.reads(port);
+        let once = reads(&mounted, port);
         assert!(once > none, "{name} is read");
         for _ in 0..3 {
             assert_eq!(first(&here(name)), expected);
         }
-        assert_eq!(mounted.reads(port), once, "{name} is not read again");
+        assert_eq!(reads(&mounted, port), once, "{name} is not read again");
     }
 
     // With the same size and the same time of modification.

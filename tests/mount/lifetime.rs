@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, unmount, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare, unmount};
+use namegate_testkit::wait_until;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use nix::sys::signal::Signal;

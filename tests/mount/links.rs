@@ -10,9 +10,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-use crate::acting::act_as;
-use crate::metrics::scraped;
-use crate::mounted::{Mounted, can_mount, open_to_all, prepare};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::metrics::scraped;
+use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare};
 
 #[test]
 fn the_target_of_a_link_is_requested_once_and_a_new_link_is_not_mistaken_for_it() {

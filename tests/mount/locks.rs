@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
-use crate::mounted::{Mounted, PATIENCE, transport, wait_until};
+use namegate_testkit::mounted::{Mounted, transport};
+use namegate_testkit::{PATIENCE, wait_until};
 
 const KINDS: [&str; 3] = ["flock", "posix", "ofd"];
 

@@ -13,7 +13,8 @@ use nix::sys::stat::fstat;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::mounted::{PATIENCE, can_mount, prepare};
+use namegate_testkit::PATIENCE;
+use namegate_testkit::mounted::{can_mount, prepare};
 
 /// Mounts with `options` in a namespace without systemd, causes one refusal, and unmounts. The test can listen in `run`
 /// as the journal does. Returns standard error, which `JOURNAL_STREAM` names if `is_stream`.

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod acls;
-mod acting;
 mod audit;
 mod background;
 mod cached_spellings;
@@ -24,11 +23,8 @@ mod locks;
 mod logs;
 mod metadata;
 mod metrics;
-mod mounted;
 mod nameless;
 mod names;
-#[path = "../normalization_test/file.rs"]
-mod normalization_test;
 mod normalize;
 mod one_check;
 mod ownership;

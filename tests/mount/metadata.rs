@@ -10,7 +10,8 @@ use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::statvfs::statvfs;
 use nix::sys::time::TimeSpec;
 
-use crate::mounted::{Mounted, copy_program};
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::program::copy_program;
 
 #[test]
 fn an_entry_has_the_attributes_of_its_backing_entry() {

@@ -15,7 +15,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 
-use crate::mounted::{Mounted, PATIENCE, transport};
+use namegate_testkit::PATIENCE;
+use namegate_testkit::mounted::{Mounted, transport};
 
 /// The path to a file that this process has open.
 fn by_descriptor(file: &File) -> PathBuf {

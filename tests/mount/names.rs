@@ -13,7 +13,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, SFlag, mknod};
 
-use crate::mounted::Mounted;
+use namegate_testkit::mounted::Mounted;
 
 /// One of each kind of ill-formed sequence.
 const ILL_FORMED: &[&[u8]] = &[

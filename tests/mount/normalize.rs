@@ -16,9 +16,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, SFlag, mknod};
 
-use crate::mounted::{Mounted, wait_until};
 use crate::names::{conformance, errno, listed};
-use crate::normalization_test::{rows, test_file};
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::normalization_test::{rows, test_file};
+use namegate_testkit::wait_until;
 
 pub const NFC: &str = "\u{E9}";
 pub const NFD: &str = "e\u{301}";

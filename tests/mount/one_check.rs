@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 
-use crate::mounted::{Mounted, can_mount, prepare, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::wait_until;
 
 /// Names with violations of many kinds, and names that they collide with or would be repaired to.
 const NAMES: [&[u8]; 26] = [

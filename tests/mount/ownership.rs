@@ -11,8 +11,8 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::acting::act_as;
-use crate::mounted::{Mounted, open_to_all};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, open_to_all};
 
 fn whose(path: &Path) -> (u32, u32, u32) {
     let metadata = fs::symlink_metadata(path).unwrap();

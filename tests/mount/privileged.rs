@@ -11,8 +11,8 @@ use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag};
 
-use crate::acting::act_as;
-use crate::mounted::{Mounted, open_to_all};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, open_to_all};
 
 fn leave_whiteout(from: &Path, to: &Path) -> Result<(), Errno> {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, libc::RENAME_WHITEOUT)

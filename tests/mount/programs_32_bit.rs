@@ -11,7 +11,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{Whence, lseek};
 
 use crate::handles::ended;
-use crate::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{Mounted, can_mount, prepare};
 
 /// Lists a directory, seeks to some of its entries, and shows how many there are. Reads the attributes of each if `stat` is given.
 const PROGRAM: &str = include_str!("list_entries.c");

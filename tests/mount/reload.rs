@@ -15,7 +15,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::control::{ask, by_file, said, status, write_file};
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::wait_until;
 
 /// Number of successful and failed reloads.
 fn reloads(mounted: &Mounted) -> (u64, u64) {

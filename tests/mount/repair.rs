@@ -15,8 +15,9 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 
-use crate::mounted::{Mounted, can_mount, prepare, wait_until};
 use crate::names::{errno, listed};
+use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::wait_until;
 
 fn repairing(args: &[&str]) -> Option<Mounted> {
     Mounted::new(&[&["--profile", "windows", "--mode", "repair"], args].concat())

@@ -16,7 +16,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::control::status;
-use crate::mounted::{Mounted, PATIENCE, can_mount, is_enabled, prepare, unmount, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, is_enabled, prepare, unmount};
+use namegate_testkit::{PATIENCE, wait_until};
 
 /// A mount over io_uring; `None`, after a message, if there is none.
 fn over_rings(args: &[&str]) -> Option<Mounted> {

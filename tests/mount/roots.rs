@@ -10,9 +10,10 @@ use namegate_sys::mounts::mounts;
 use nix::errno::Errno;
 
 use crate::acls::{ACCESS, acl, get, set};
-use crate::acting::act_as;
-use crate::metrics::scraped;
-use crate::mounted::{Mounted, wait_until};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::metrics::scraped;
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::wait_until;
 
 /// A user who does not own the root.
 const USER: u32 = 65534;

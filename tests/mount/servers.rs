@@ -13,8 +13,9 @@ use std::process::{Child, Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::metrics::free_port;
-use crate::mounted::{Mounted, wait_until};
+use namegate_testkit::metrics::free_port;
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::wait_until;
 
 use clients::shown;
 
@@ -248,7 +249,7 @@ fn samba_lists_through_the_mount_what_it_leaves_out_of_the_plain_directory() {
         fs::write(dir.join(OsStr::from_bytes(name)), "").unwrap();
     }
     for place in [&dir, &mounted.backing()] {
-        crate::mounted::open_to_all(place);
+        namegate_testkit::mounted::open_to_all(place);
     }
     let server = Server::samba(&mounted);
     let list = |share: &str| {

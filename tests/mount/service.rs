@@ -14,7 +14,8 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::background::Unmounted;
-use crate::mounted::{Mounted, PATIENCE, can_mount, is_mounted, prepare, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::{PATIENCE, wait_until};
 
 /// Watchdog interval of these tests: long enough for a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(6);

@@ -14,9 +14,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, copy_file_range, fallocate, splice};
 use nix::unistd::pipe;
 
-use crate::acting::act_as;
-use crate::metrics::scraped;
-use crate::mounted::{Mounted, has_no_passthrough, open_to_all, transport};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::metrics::scraped;
+use namegate_testkit::mounted::{Mounted, has_no_passthrough, open_to_all, transport};
 
 /// Owner and group of the file.
 const OWNER: u32 = 1234;

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
-use crate::acting::act_as;
-use crate::mounted::{Mounted, open_to_all};
+use namegate_testkit::acting::act_as;
+use namegate_testkit::mounted::{Mounted, open_to_all};
 
 const OWNER: u32 = 1234;
 const GROUP: u32 = 2345;

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::background::Unmounted;
 use crate::control::{ask, said, status};
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::wait_until;
 
 fn tmpfs(place: &Path, options: &str) {
     mount(None::<&str>, place, Some("tmpfs"), MsFlags::empty(), Some(options)).unwrap();

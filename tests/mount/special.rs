@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
-use crate::mounted::Mounted;
+use namegate_testkit::mounted::Mounted;
 
 /// The files that the server has open, except by `O_PATH`, according to proc_pid_fd(5).
 fn opened_by(server: u32) -> Vec<String> {

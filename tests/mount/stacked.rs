@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use nix::mount::{MsFlags, mount};
 
-use super::mounted::{Mounted, unmount, wait_until};
+use namegate_testkit::mounted::{Mounted, unmount};
+use namegate_testkit::wait_until;
 
 /// Four programs write into one database, without waiting for the disk; prints what SQLite says of it, the journal that it used, and the number of rows.
 const DATABASE: &str = r#"

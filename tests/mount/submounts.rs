@@ -9,7 +9,8 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::statvfs;
 
-use crate::mounted::{Mounted, wait_until};
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::wait_until;
 
 /// A mount that is unmounted on drop.
 struct Inside(PathBuf);

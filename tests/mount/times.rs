@@ -13,7 +13,7 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
-use crate::mounted::{Mounted, can_mount, has_no_passthrough, prepare, transport};
+use namegate_testkit::mounted::{Mounted, can_mount, has_no_passthrough, prepare, transport};
 
 const OLD: TimeSpec = TimeSpec::new(1000, 0);
 

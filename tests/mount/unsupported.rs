@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::mounted::Mounted;
+use namegate_testkit::mounted::Mounted;
 
 /// Prints what it does instead on standard output, and what is not supported on standard error.
 const PROGRAM: &str = r#"

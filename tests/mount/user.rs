@@ -11,7 +11,9 @@ use nix::unistd::User;
 use tempfile::TempDir;
 
 use crate::background::{Unmounted, server_of};
-use crate::mounted::{can_mount, copy_program, is_mounted, prepare, wait_until};
+use namegate_testkit::mounted::{can_mount, is_mounted, prepare};
+use namegate_testkit::program::copy_program;
+use namegate_testkit::wait_until;
 
 /// Users with a name, as fusermount3 requires; every system has these two.
 const USER: &str = "nobody";

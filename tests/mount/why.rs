@@ -13,7 +13,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
-use crate::mounted::{Mounted, can_mount, open_to_all, wait_until};
+use namegate_testkit::mounted::{Mounted, can_mount, open_to_all};
+use namegate_testkit::wait_until;
 
 const NOBODY: u32 = 65534;
 

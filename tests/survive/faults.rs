@@ -14,8 +14,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, FallocateFlags, fallocate};
 use nix::sys::stat::{Mode, SFlag, mknod};
 
-use crate::mounted::{Mounted, can_mount, prepare, transport, wait_until};
 use crate::server_of;
+use namegate_testkit::mounted::{Mounted, can_mount, prepare, transport};
+use namegate_testkit::wait_until;
 
 /// An operation: its name and number, what is done before, and the operation itself, which checks its result.
 type Operation = (&'static str, u32, fn(&Path), fn(&Path));

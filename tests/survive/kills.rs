@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::clients::{EndOfWork, Work};
-use crate::mounted::{Mounted, wait_until};
 use crate::{STUCK, kill_server, kills, surviving};
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::wait_until;
 
 /// Kills the server again and again while clients work.
 fn survives(mut mounted: Mounted, has_equivalents: bool) {

@@ -7,13 +7,7 @@
 
 mod clients;
 mod faults;
-#[allow(dead_code, reason = "it is shared with the tests of attacks")]
-#[path = "../attack/hung.rs"]
-mod hung;
 mod kills;
-#[allow(dead_code, reason = "it is shared with the tests of mounts")]
-#[path = "../mount/mounted.rs"]
-mod mounted;
 mod remains;
 mod service;
 mod upgrades;
@@ -24,7 +18,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use mounted::{Mounted, transport, wait_until};
+use namegate_testkit::mounted::{Mounted, transport};
+use namegate_testkit::wait_until;
 
 /// A mount that survives; `None`, after a message, if nothing can be mounted.
 fn surviving(args: &[&str]) -> Option<Mounted> {

@@ -13,8 +13,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, fstat};
 
-use crate::mounted::{Mounted, can_mount, is_mounted, prepare, wait_until};
 use crate::{kill_server, server_of, surviving};
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::wait_until;
 
 #[test]
 fn open_files_and_directories_remain_without_names_too() {
@@ -110,7 +111,7 @@ fn the_holder_passes_signals_on_and_ends_with_the_server() {
     // An unmount ends both.
     let Some(mut mounted) = surviving(&[]) else { return };
     let server = server_of(&mounted);
-    crate::mounted::unmount(&mounted.mnt());
+    namegate_testkit::mounted::unmount(&mounted.mnt());
     assert!(mounted.ended().0.success());
     assert!(!Path::new(&format!("/proc/{server}")).exists());
 }

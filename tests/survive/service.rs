@@ -25,8 +25,9 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::clients::{EndOfWork, Work};
-use crate::mounted::{can_mount, is_mounted, prepare, transport, wait_until};
 use crate::{STUCK, is_alive, only_child};
+use namegate_testkit::mounted::{can_mount, is_mounted, prepare, transport};
+use namegate_testkit::wait_until;
 
 /// What the manager has got from its service.
 #[derive(Default)]

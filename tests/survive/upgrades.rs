@@ -11,9 +11,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::clients::Work;
-use crate::hung::Hung;
-use crate::mounted::{Mounted, can_mount, copy_program, is_mounted, prepare, transport, wait_until};
 use crate::{kill_server, server_of, surviving};
+use namegate_testkit::hung::Hung;
+use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare, transport};
+use namegate_testkit::program::copy_program;
+use namegate_testkit::wait_until;
 
 #[test]
 fn an_upgrade_goes_on_with_open_files_and_under_load() {

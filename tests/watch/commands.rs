@@ -7,7 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::watching::{TestFileSystem, Watching, bad, wait_until};
+use crate::watching::{TestFileSystem, Watching, bad};
+use namegate_testkit::wait_until;
 
 const ENGINE: [&str; 2] = ["--engine", "inotify"];
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::rest::wait_for_rest;
-use crate::watching::{ENGINES, Found, TestFileSystem, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, Found, TestFileSystem, Watching, bad, is_root};
+use namegate_testkit::process::wait_for_rest;
+use namegate_testkit::wait_until;
 
 /// Larger than any queue: fs.inotify.max_queued_events and fs.fanotify.max_queued_events.
 fn more_than_a_queue() -> Option<usize> {

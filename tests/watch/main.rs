@@ -5,11 +5,8 @@
 
 mod commands;
 mod findings;
-#[path = "../fix/interrupt.rs"]
-mod interrupt;
 mod lost;
 mod options;
 mod places;
 mod replaced;
-mod rest;
 mod watching;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::watching::{ENGINES, PATIENCE, TestFileSystem, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, TestFileSystem, Watching, bad, is_root};
+use namegate_testkit::{PATIENCE, wait_until};
 
 const ENGINE: [&str; 2] = ["--engine", "inotify"];
 

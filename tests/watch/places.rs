@@ -11,7 +11,8 @@ use nix::fcntl::{OFlag, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, mkdirat};
 
-use crate::watching::{ENGINES, TestFileSystem, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, TestFileSystem, Watching, bad, is_root};
+use namegate_testkit::wait_until;
 
 /// The program, in a place where every user can run it.
 fn program_for_all(place: &TestFileSystem) -> PathBuf {

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::watching::{ENGINES, TestFileSystem, Watching, bad, is_root, wait_until};
+use crate::watching::{ENGINES, TestFileSystem, Watching, bad, is_root};
+use namegate_testkit::wait_until;
 
 const AGAIN: &str = "leads to another directory now";
 const GONE: &str = "nothing in it is watched until it is back";

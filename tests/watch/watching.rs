@@ -16,11 +16,8 @@ use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::interrupt::let_signals_end_programs;
-use crate::rest::are_all_threads;
-
-/// Long enough for a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(100);
+use namegate_testkit::process::{are_all_threads, let_signals_end_programs};
+use namegate_testkit::{PATIENCE, wait_until};
 
 /// The engines, by their names on the command line.
 pub const ENGINES: [&str; 3] = ["fanotify", "fanotify-dirs", "inotify"];
@@ -38,14 +35,6 @@ pub fn is_root() -> bool {
         println!("SKIPPED: watching whole file systems, and mounting some for it, needs root");
     }
     is_root
-}
-
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < PATIENCE, "{what} did not happen");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 /// The fields of a finding that tests compare.

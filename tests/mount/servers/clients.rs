@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::{Server, are_installed, said};
-use crate::mounted::Mounted;
+use namegate_testkit::mounted::Mounted;
 
 const PAGE: &str = include_str!("../../../docs/SERVERS.md");
 
@@ -268,7 +268,7 @@ fn apache_answers_500_or_403() {
             Server::new(mounted, "apache2", |dir, port| {
                 let own = dir.display();
                 // DavLockDB is a database that the processes of the server create.
-                crate::mounted::open_to_all(dir);
+                namegate_testkit::mounted::open_to_all(dir);
                 let modules: String = ["mpm_event", "authz_core", "dav", "dav_fs"]
                     .map(|module| {
                         format!("LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so\n")

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Server, are_installed, rclones, said};
-use crate::mounted::Mounted;
+use namegate_testkit::mounted::Mounted;
 
 /// A mount of a tree with names that are not UTF-8, one of them too long for its escape.
 fn mounted() -> Option<Mounted> {

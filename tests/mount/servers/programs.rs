@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::clients::{Front, shown};
 use super::{Server, are_installed, rclones, said};
-use crate::mounted::{Mounted, PATIENCE, wait_until};
+use namegate_testkit::mounted::Mounted;
+use namegate_testkit::{PATIENCE, wait_until};
 
 /// Starts the server that the page shows, with more options.
 fn serve(mounted: &Mounted, rclone: &OsStr, more: &[&str]) -> Server {

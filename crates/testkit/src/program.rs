@@ -1,13 +1,30 @@
 //! Runs the built program.
 
+use std::env::current_exe;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+
+/// The path of the program. Cargo puts the tests into a folder beside it.
+pub fn program() -> &'static Path {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let test = current_exe().unwrap();
+        let program = test.parent().and_then(Path::parent).unwrap().join("namegate");
+        assert!(
+            program.exists(),
+            "{}: is not built; run the tests of the package namegate",
+            program.display()
+        );
+        program
+    });
+    &PROGRAM
+}
 
 /// The program, with nothing of the caller's environment that would change its output.
 pub fn namegate() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    let mut command = Command::new(program());
     command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }

@@ -5,8 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::{JoinHandle, sleep, spawn};
-use std::time::{Duration, Instant};
+use std::thread::{JoinHandle, spawn};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
@@ -14,8 +13,8 @@ use nix::sys::statfs::statfs;
 use nix::unistd::{Pid, geteuid};
 use tempfile::TempDir;
 
-/// Long enough for a busy machine, and for an emulated one.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::program::program;
+use crate::wait_until;
 
 /// A temporary directory with `backing`, `mnt` and `plain` in it, and a server that mounts `backing` on `mnt`.
 pub struct Mounted {
@@ -71,24 +70,9 @@ pub fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Waits until `holds` returns true; panics with `what` after a while.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "{what} did not happen");
-        sleep(Duration::from_millis(5));
-    }
-}
-
 /// Unmounts `path`. It may be busy: `namegate list` in another test opens every mount.
 pub fn unmount(path: &Path) {
     wait_until("the unmounting", || umount2(path, MntFlags::empty()).is_ok());
-}
-
-/// Copies `program` so that the copy can be run at once. A separate process copies it: programs that other tests start meanwhile
-/// must not inherit a descriptor that has the copy open for writing (ETXTBSY).
-pub fn copy_program(program: &Path, copy: &Path) {
-    assert!(Command::new("cp").arg(program).arg(copy).status().unwrap().success());
 }
 
 impl Mounted {
@@ -100,7 +84,7 @@ impl Mounted {
     /// A mount with the source and mount point that `places` returns.
     pub fn of(dir: TempDir, places: impl Fn(&Path) -> (PathBuf, PathBuf), args: &[&str]) -> Self {
         let (source, target) = places(dir.path());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
+        let mut command = Command::new(program());
         command.arg("mount").arg(source).arg(&target).args(args);
         command.args(["--transport", &transport()]);
         if has_no_passthrough() && !args.contains(&"--no-passthrough") {
@@ -217,15 +201,12 @@ impl Mounted {
 
     /// Waits for the end of the server. Returns its status and messages.
     pub fn ended(&mut self) -> (ExitStatus, String) {
-        let begin = Instant::now();
-        let status = loop {
-            match self.server.try_wait().unwrap() {
-                Some(status) => break status,
-                None => assert!(begin.elapsed() < PATIENCE, "the server does not end"),
-            }
-            sleep(Duration::from_millis(5));
-        };
-        (status, self.said.take().unwrap().join().unwrap())
+        let mut status = None;
+        wait_until("the end of the server", || {
+            status = self.server.try_wait().unwrap();
+            status.is_some()
+        });
+        (status.unwrap(), self.said.take().unwrap().join().unwrap())
     }
 
     /// Returns the directories of a mount whose server has ended.
