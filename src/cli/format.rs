@@ -5,7 +5,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-#[cfg(feature = "parquet")]
 use super::CliError;
 use super::words::word_parser;
 use crate::explain::CodePoint;
@@ -23,6 +22,7 @@ use namegate_scan::report::json::Json;
 use namegate_scan::report::junit::Junit;
 use namegate_scan::report::layout::{BOLD, Layout, PLAIN, styled, write_wrapped};
 use namegate_scan::report::multi_report::{FaultReport, MultiReport};
+#[cfg(feature = "parquet")]
 use namegate_scan::report::parquet::Parquet;
 use namegate_scan::report::sarif::Sarif;
 use namegate_scan::report::text::Text;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 #[cfg(feature = "git")]
-#[cfg(feature = "archive")]
-#[cfg(feature = "git")]
 use namegate_core::name::display::display;
 use namegate_core::name::display::shown;
 use namegate_scan::source::Source;
+#[cfg(feature = "archive")]
 use namegate_scan::source::archive::{Archive, MemberEncoding};
+#[cfg(feature = "git")]
 use namegate_scan::source::git::{Git, GitSelection};
 
 use crate::cli::list_reading_args::ListReadingArgs;
