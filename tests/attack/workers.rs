@@ -291,6 +291,36 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
     assert!(use_mount(&mnt, 20001) <= time_limit());
 }
 
+/// During a lookup the client's kernel locks the directory of the name, so a lookup must not wait for what is mounted there.
+#[test]
+fn a_first_look_at_a_file_system_that_hangs_keeps_nobody_from_the_directory_above() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    open_to_all(&mounted.backing());
+    let hung = Hung::new(mounted.backing().join("hung"));
+    assert!(fs::metadata(mounted.backing().join("hung")).unwrap().is_dir());
+    hung.falls_silent();
+    let (mnt, below) = (mounted.mnt(), mounted.mnt().join("hung"));
+    let stuck = Stuck::new(4, move |_| drop(fs::metadata(&below)));
+    thread::sleep(Duration::from_millis(300));
+    let made = thread::spawn(move || {
+        let begin = Instant::now();
+        fs::create_dir(mnt.join("beside")).unwrap();
+        fs::rename(mnt.join("beside"), mnt.join("renamed")).unwrap();
+        begin.elapsed()
+    });
+    let end = Instant::now() + time_limit();
+    while !made.is_finished() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let (is_made, left) = (made.is_finished(), stuck.count_left());
+    // When the file system is gone, all waiting requests end.
+    drop(hung);
+    stuck.end();
+    assert!(is_made, "a change in the directory waits for what is mounted in it");
+    assert_eq!(left, 4, "the file system itself does not answer");
+    println!("4 first looks stuck: a directory is made and renamed beside in {:.1?}", made.join().unwrap());
+}
+
 #[test]
 fn a_server_with_stuck_requests_ends_when_it_is_told_to() {
     let Some((mut mounted, hung, stuck)) = stuck_below() else { return };
@@ -303,7 +333,7 @@ fn a_server_with_stuck_requests_ends_when_it_is_told_to() {
     println!("40 requests stuck below: unmounted after {gone:.1?}, ended after {:.1?}", begin.elapsed());
     assert!(begin.elapsed() < Duration::from_secs(45));
     assert_eq!(status.code(), Some(2), "{messages}");
-    assert!(messages.contains("requests were stuck (") && messages.contains(" lookup"), "{messages}");
+    assert!(messages.contains("requests were stuck (") && messages.contains(" getattr"), "{messages}");
     // Clients of the mount do not wait for the file system that is gone.
     stuck.end();
     assert!(held.sync_all().is_err() || held.metadata().is_err());

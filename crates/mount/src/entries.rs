@@ -16,11 +16,9 @@ use namegate_wire::Reply;
 use namegate_wire::abi::CreateIn;
 use nix::errno::Errno;
 
-use super::failure::RequestFailure;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
-use crate::passthrough::{Caller, ELSEWHERE, Fh, LookupEntry, NewEntry, NodeId, Reach};
-use crate::workers::Domain;
+use crate::passthrough::{Caller, Fh, LookupEntry, NewEntry, NodeId};
 
 /// A new entry on its way to another thread.
 enum OwnedEntry {
@@ -58,16 +56,8 @@ impl RequestCore {
         let (pid, name) = (caller.pid, name.to_owned());
         self.serve(Op::Lookup, &caller, self.weight_of(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
-            match serving.server.lookup(serving.reach(), parent, &name) {
-                Err(RequestFailure::Backing(ELSEWHERE)) => {
-                    // The mount is known only after the lookup.
-                    serving.continue_in_pool(Domain::Other(!parent.0), move |serving| {
-                        let found = serving.server.lookup(serving.reach(), parent, &name);
-                        serving.entry(parent, &name, found, reply);
-                    });
-                }
-                found => serving.entry(parent, &name, found, reply),
-            }
+            let found = serving.server.lookup(parent, &name);
+            serving.entry(parent, &name, found, reply);
         });
     }
 
@@ -182,9 +172,9 @@ impl RequestCore {
 }
 
 impl ConfiguredServer<'_> {
-    pub(super) fn lookup(&self, reach: Reach, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
+    pub(super) fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
         let name = self.admit_existing(parent, name)?;
-        Ok(self.tree.lookup_equivalent(self.config.equivalence.as_ref(), reach, parent, &name)?)
+        Ok(self.tree.lookup_equivalent(self.config.equivalence.as_ref(), parent, &name)?)
     }
 
     pub(super) fn make(

@@ -14,7 +14,7 @@ use super::encode::dirent_kind;
 use super::request_context::RequestContext;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
-use crate::passthrough::{Caller, DirEntry, ELSEWHERE, Fh, LookupEntry, NodeId, Reach};
+use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId};
 use crate::workers::Load;
 
 impl RequestCore {
@@ -91,18 +91,6 @@ fn kind_of(found: &LookupEntry) -> u32 {
     dirent_kind(found.stat.st_mode)
 }
 
-/// How an entry of a listing with attributes was looked up.
-enum Listed {
-    Found {
-        found: LookupEntry,
-        /// Whether it is on the mount of the source. Only then its attributes are known for certain.
-        is_near: bool,
-    },
-    /// It was removed meanwhile, or it is the source itself, which cannot be a second node.
-    Gone,
-    Failed(Errno),
-}
-
 impl RequestContext<'_> {
     /// The names in `dir` from `offset` on, as many as fit into the reply, for the thread `pid`.
     fn names(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: Entries) {
@@ -160,21 +148,17 @@ impl RequestContext<'_> {
                 return ControlFlow::Continue(());
             }
             left = left.saturating_sub(1);
-            let (found, is_near) = match self.look_up_listed(dir, name) {
-                Listed::Found { found, is_near } => (found, is_near),
-                Listed::Gone => return ControlFlow::Continue(()),
-                Listed::Failed(errno) => {
+            let found = match self.look_up_listed(dir, name) {
+                Ok(Some(found)) => found,
+                Ok(None) => return ControlFlow::Continue(()),
+                Err(errno) => {
                     failed = Some(errno);
                     return ControlFlow::Break(());
                 }
             };
             let is_written = self.core.backing.is_written(found.node);
             let may_be_kept = self.server.may_be_kept(dir, entry.name);
-            let mut answer = self.server.timeouts().for_entry(&found, may_be_kept, is_written);
-            if !is_near {
-                (answer.entry_valid, answer.entry_valid_nsec) = (0, 0);
-                (answer.attr_valid, answer.attr_valid_nsec) = (0, 0);
-            }
+            let answer = self.server.timeouts().for_entry(&found, may_be_kept, is_written);
             let dirent = Dirent { ino: found.stat.st_ino, ..dirent(entry, kind_of(&found)) };
             if !reply.add_found(&answer, dirent, entry.name) {
                 // The kernel has not received the entry, so it counts no lookup.
@@ -194,15 +178,11 @@ impl RequestContext<'_> {
         self.core.server.give_back();
     }
 
-    /// Counts a lookup of the entry `name` of `dir` for a listing, and charges its descriptor to the user.
-    fn look_up_listed(&self, dir: NodeId, name: &Admitted<'_>) -> Listed {
+    /// Counts a lookup of the entry `name` of `dir` for a listing, and charges its descriptor to the user. `None` if it was removed
+    /// meanwhile, or is the source itself, which cannot be a second node.
+    fn look_up_listed(&self, dir: NodeId, name: &Admitted<'_>) -> nix::Result<Option<LookupEntry>> {
         let tree = &self.core.server.tree;
-        let (found, is_near) = match tree.lookup_within(Reach::SameMountOnly, dir, name) {
-            // A listing must not wait for another file system that does not answer; only access to that file system may.
-            Err(ELSEWHERE) => (tree.lookup_cached(dir, name), false),
-            found => (found, true),
-        };
-        let charged = found.and_then(|found| match tree.charge(found.node, self.user()) {
+        let charged = tree.lookup(dir, name).and_then(|found| match tree.charge(found.node, self.user()) {
             Ok(()) => Ok(found),
             Err(errno) => {
                 tree.forget(found.node, 1);
@@ -210,9 +190,9 @@ impl RequestContext<'_> {
             }
         });
         match charged {
-            Ok(found) => Listed::Found { found, is_near },
-            Err(Errno::ENOENT | Errno::ELOOP) => Listed::Gone,
-            Err(errno) => Listed::Failed(errno),
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::ENOENT | Errno::ELOOP) => Ok(None),
+            Err(errno) => Err(errno),
         }
     }
 }

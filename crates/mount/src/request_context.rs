@@ -18,7 +18,7 @@ use super::journal::AttachedRequest;
 use super::node_number::numbers;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
-use crate::passthrough::{LookupEntry, NodeId, Reach};
+use crate::passthrough::{LookupEntry, NodeId};
 use crate::workers::{Domain, Lane, Load};
 
 /// A request that is being served.
@@ -90,14 +90,6 @@ impl<'a> RequestContext<'a> {
 
     pub(super) fn is_in_place(&self) -> bool {
         self.domain.is_none()
-    }
-
-    /// The reach of lookups here. A lookup that may get stuck on another mount must not block a lane for the source itself.
-    pub(super) fn reach(&self) -> Reach {
-        match self.domain {
-            None | Some(Domain::Own) => Reach::SameMountOnly,
-            Some(Domain::Other(_)) => Reach::Any,
-        }
     }
 
     /// Continues the request in the pool by `job`, because it takes long.

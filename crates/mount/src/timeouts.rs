@@ -29,9 +29,9 @@ impl Timeouts {
 
     /// The reply for an entry, whose name may be cached only if it `may_be_kept`.
     pub(super) fn for_entry(&self, entry: &LookupEntry, may_be_kept: bool, is_written: bool) -> EntryOut {
-        let LookupEntry { node, generation, stat } = entry;
+        let LookupEntry { node, generation, stat, is_current } = entry;
         let name = if may_be_kept { self.entry } else { Duration::ZERO };
-        let attributes = self.for_attributes(stat, is_written);
+        let attributes = if *is_current { self.for_attributes(stat, is_written) } else { Duration::ZERO };
         EntryOut {
             nodeid: node.0,
             generation: (*generation).into(),

@@ -44,18 +44,6 @@ impl Forgotten {
     }
 }
 
-/// Which mounts a lookup may enter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Only the mount of the source. A lookup of a name on another mount fails with [`ELSEWHERE`], because that file system may not
-    /// answer.
-    SameMountOnly,
-    Any,
-}
-
-/// Error of a lookup within [`Reach::SameMountOnly`] for a name on another mount. No file system returns this errno for a name.
-pub const ELSEWHERE: Errno = Errno::EREMOTE;
-
 #[derive(Debug)]
 pub(super) struct LookupCount {
     pub(super) node: Arc<TrackedNode>,
@@ -205,20 +193,11 @@ impl NodeTable {
     /// Neither call follows a symbolic link, and the first call reports the mount. If the name is given to another file between the
     /// two calls, handle and attributes have different inode numbers. If that file has the same inode number, the old file is gone:
     /// the next request for it fails with ESTALE, and the kernel repeats the lookup.
-    ///
-    /// # Errors
-    /// [`ELSEWHERE`] for a name beyond `reach`.
-    pub(super) fn count_named(
-        &self,
-        dir: impl AsFd,
-        name: &OsStr,
-        reach: Reach,
-    ) -> Result<Option<LookupEntry>> {
+    pub(super) fn count_named(&self, dir: impl AsFd, name: &OsStr) -> Result<Option<LookupEntry>> {
         let Some((_, mount)) = &self.mount else { return Ok(None) };
         let handle = match handle::at(&dir, name) {
             Ok((handle, its_mount)) if its_mount == *mount => handle,
             Err(Errno::ENOENT) => return Err(Errno::ENOENT),
-            Ok(_) if reach == Reach::SameMountOnly => return Err(ELSEWHERE),
             Ok(_) | Err(_) => return Ok(None),
         };
         let stat = fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
@@ -245,7 +224,7 @@ impl NodeTable {
     pub(super) fn count_unasked(&self, fd: OwnedFd) -> Result<LookupEntry> {
         let stat = at_hand(&fd)?;
         let mount = self.other_mount(&stat, &fd);
-        self.enter(stat, FoundInode::Fd(fd), mount)
+        Ok(LookupEntry { is_current: false, ..self.enter(stat, FoundInode::Fd(fd), mount)? })
     }
 
     /// The mount of a file, if it is not the mount of the source. Device numbers are not sufficient: subvolumes and layers have
@@ -350,7 +329,7 @@ impl NodeTable {
         drop(replaced);
         self.journal.note_lookup(id.0);
         stat.st_ino = id.0;
-        Ok(LookupEntry { node: id, generation, stat })
+        Ok(LookupEntry { node: id, generation, stat, is_current: true })
     }
 
     /// Subtracts `lookups` from the lookup count. The caller drops the node after the lock is released, because that may close its

@@ -62,7 +62,7 @@ pub use dir::{DirEntry, Listing, OpenDir};
 pub use handle::Fh;
 pub use handle_key::{HandleKey, HandleSeal};
 pub use iflags::OpenNode;
-pub use inode::{ELSEWHERE, Forgotten, Reach};
+pub use inode::Forgotten;
 pub use journal::{BackingRecord, EntryAt, NodeChange, NodeData, OpenData, TreeJournal, XattrOf};
 pub use locks::{LockOwner, LockRange};
 pub use node::{NodeId, has_set_id};
@@ -89,6 +89,8 @@ pub struct LookupEntry {
     pub generation: u32,
     /// Its attributes, with the node id as inode number.
     pub stat: FileStat,
+    /// Whether its file system gave the attributes now. Otherwise they may be outdated.
+    pub is_current: bool,
 }
 
 /// Settings of a backing tree.

@@ -77,7 +77,7 @@ impl NodeTable {
         let parent = self.with_room(|| openat(&*dir, "..", flags, Mode::empty()))?;
         let stat = fstat(&parent)?;
         if FileId::from_stat(&stat) == self.root_place {
-            return Ok(LookupEntry { node: NodeId::ROOT, generation: 0, stat });
+            return Ok(LookupEntry { node: NodeId::ROOT, generation: 0, stat, is_current: true });
         }
         // A directory may have been moved out of the source.
         if self.is_below_root(&parent) { self.count(parent) } else { Err(Errno::ESTALE) }

@@ -38,7 +38,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::cached_version::is_settled;
 use super::descriptor::Descriptor;
 use super::dir::{FLAGS, OpenDir};
-use super::inode::{NodeTable, Reach};
+use super::inode::NodeTable;
 use super::{LookupEntry, NodeId, Passthrough, Result};
 
 /// Defines which names are equivalent.
@@ -313,19 +313,17 @@ impl Passthrough {
         self.spellings.hold.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Looks up `name` in `parent`, or an equivalent name if `equivalence` is given, only on mounts within `reach`, and
-    /// counts the lookup.
+    /// Looks up `name` in `parent`, or an equivalent name if `equivalence` is given, and counts the lookup.
     ///
     /// # Errors
-    /// As [`Passthrough::lookup_within`].
+    /// As [`Passthrough::lookup`].
     pub fn lookup_equivalent(
         &self,
         equivalence: Option<&Arc<dyn NameEquivalence>>,
-        reach: Reach,
         parent: NodeId,
         name: &Admitted<'_>,
     ) -> Result<LookupEntry> {
-        match (self.lookup_within(reach, parent, name), equivalence) {
+        match (self.lookup(parent, name), equivalence) {
             (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(equivalence))
                 if equivalence.has_other_spellings(name.as_os_str()) =>
             {
@@ -335,7 +333,7 @@ impl Passthrough {
                 match (LockedDirectory { spellings, nodes, equivalence, id: parent, fd, index })
                     .stored(name)?
                 {
-                    Some(stored) => self.lookup_within(reach, parent, &stored),
+                    Some(stored) => self.lookup(parent, &stored),
                     None => Err(absent),
                 }
             }

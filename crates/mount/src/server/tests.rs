@@ -7,7 +7,7 @@ use namegate_core::policy::{Normalization, OnMismatch, Policy, profile};
 use namegate_settings::MountSettings;
 
 use super::*;
-use crate::passthrough::{Caller, NewEntry, PassthroughSettings, Reach};
+use crate::passthrough::{Caller, NewEntry, PassthroughSettings};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
     behind(Gate::new(Arc::new(Policy::from_profiles(&[&profile::STRICT])), mode))
@@ -47,7 +47,7 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
     let (dir, server) = server(Mode::Enforcing);
     let c = caller();
     fs::write(dir.path().join("file"), "").unwrap();
-    let file = server.for_request().lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
+    let file = server.for_request().lookup(ROOT, OsStr::new("file")).unwrap().node;
     for (bad, errno) in
         [(&b"caf\xE9"[..], Errno::EILSEQ), (b"a\x01", Errno::EINVAL), (b"\xC0\xAF", Errno::EILSEQ)]
     {
@@ -91,8 +91,8 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     for name in [control, ill_formed] {
         fs::write(dir.path().join(name), "").unwrap();
     }
-    assert!(server.for_request().lookup(Reach::Any, ROOT, control).is_ok());
-    let absent = server.for_request().lookup(Reach::Any, ROOT, ill_formed).unwrap_err();
+    assert!(server.for_request().lookup(ROOT, control).is_ok());
+    let absent = server.for_request().lookup(ROOT, ill_formed).unwrap_err();
     assert_eq!(server.for_request().errno(absent), Errno::ENOENT);
     let (fh, _) = server.tree.opendir(ROOT, 0).unwrap();
     let mut shown = Vec::new();
@@ -109,7 +109,7 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
         shown,
         [(".".into(), false), ("..".into(), false), (control.to_owned(), true), (escaped.to_owned(), true)]
     );
-    assert!(server.for_request().lookup(Reach::Any, ROOT, escaped).is_ok());
+    assert!(server.for_request().lookup(ROOT, escaped).is_ok());
     let exchange = libc::RENAME_EXCHANGE;
     fs::write(dir.path().join("good"), "").unwrap();
     let good = (ROOT, OsStr::new("good"));
@@ -129,7 +129,7 @@ fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     let name = OsStr::from_bytes(b"caf\xE9\x01");
     let made = server.for_request().make(&caller(), ROOT, name, NewEntry::Directory { mode: 0o700 }).unwrap();
     assert!(dir.path().join(name).is_dir());
-    assert_eq!(server.for_request().lookup(Reach::Any, ROOT, name).unwrap().node, made.node);
+    assert_eq!(server.for_request().lookup(ROOT, name).unwrap().node, made.node);
     server.for_request().rmdir(0, ROOT, name).unwrap();
     let long = "x".repeat(256);
     let too_long = server
@@ -160,9 +160,9 @@ fn every_operation_takes_every_spelling() {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
                 fs::write(dir.path().join("file"), "").unwrap();
-                let file = server.for_request().lookup(Reach::Any, ROOT, OsStr::new("file")).unwrap().node;
-                let node = server.for_request().lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node;
-                assert_eq!(server.for_request().lookup(Reach::Any, ROOT, asked).unwrap().node, node);
+                let file = server.for_request().lookup(ROOT, OsStr::new("file")).unwrap().node;
+                let node = server.for_request().lookup(ROOT, OsStr::new(there)).unwrap().node;
+                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().node, node);
                 let exclusive = libc::O_RDWR | libc::O_EXCL;
                 for (operation, result) in [
                     ("create", server.for_request().create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
@@ -200,13 +200,13 @@ fn every_operation_takes_every_spelling() {
                 let _asks_again = rename(libc::RENAME_NOREPLACE);
                 assert_eq!(rename(libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
                 assert_eq!(rename(libc::RENAME_EXCHANGE), Ok(()));
-                assert_eq!(server.for_request().lookup(Reach::Any, ROOT, asked).unwrap().node, file);
+                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().node, file);
                 assert_eq!(rename(0), Ok(()));
-                assert_eq!(server.for_request().lookup(Reach::Any, ROOT, asked).unwrap().node, node);
+                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().node, node);
                 assert_eq!(stored(&dir), [there], "replaced under the name that was there");
                 server.for_request().rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
                 assert_eq!(
-                    server.for_request().lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap_err(),
+                    server.for_request().lookup(ROOT, OsStr::new(there)).unwrap_err(),
                     Errno::ENOENT.into()
                 );
                 server.for_request().unlink(0, ROOT, OsStr::new("away")).unwrap();
@@ -215,10 +215,7 @@ fn every_operation_takes_every_spelling() {
                 assert_eq!(stored(&dir), [""; 0]);
                 let made =
                     server.for_request().make(&c, ROOT, asked, NewEntry::Directory { mode: 0o700 }).unwrap();
-                assert_eq!(
-                    server.for_request().lookup(Reach::Any, ROOT, OsStr::new(there)).unwrap().node,
-                    made.node
-                );
+                assert_eq!(server.for_request().lookup(ROOT, OsStr::new(there)).unwrap().node, made.node);
                 let expected =
                     if on_mismatch == OnMismatch::Convert { spellings[0] } else { asked.to_str().unwrap() };
                 assert_eq!(stored(&dir), [expected]);
@@ -354,7 +351,7 @@ fn new_terms_hold_from_the_next_request_on_for_names_spellings_and_errors() {
             .map(drop)
             .map_err(|f| server.for_request().errno(f))
     };
-    let finds = |name: &str| server.for_request().lookup(Reach::Any, ROOT, OsStr::new(name)).is_ok();
+    let finds = |name: &str| server.for_request().lookup(ROOT, OsStr::new(name)).is_ok();
     assert_eq!(mkdir(control), Err(Errno::EINVAL));
     let utf8 = Gate::new(Arc::new(Policy::from_profiles(&[&profile::UTF8])), Mode::Enforcing);
     let settings = MountSettings { errno: Some(Some(Errno::EPERM)), ..MountSettings::default() };

@@ -73,7 +73,7 @@ impl Tree {
     }
 
     fn finds(&self, name: &str) -> bool {
-        match self.tree.lookup_equivalent(Some(&self.equivalence()), Reach::Any, ROOT, &self.name(name)) {
+        match self.tree.lookup_equivalent(Some(&self.equivalence()), ROOT, &self.name(name)) {
             Ok(entry) => {
                 self.tree.forget(entry.node, 1);
                 true
@@ -254,7 +254,7 @@ fn what_is_kept_is_bounded_and_what_is_too_much_is_found_all_the_same() {
     t.tree.spellings.limits = IndexLimits { directories: 3, entries: 10 };
     let subdirs: Vec<_> = (0..6).map(|i| t.mkdir(&format!("{i}")).unwrap().node).collect();
     let find = |t: &Tree, parent, name: &str| {
-        t.tree.lookup_equivalent(Some(&t.equivalence()), Reach::Any, parent, &t.name(name)).is_ok()
+        t.tree.lookup_equivalent(Some(&t.equivalence()), parent, &t.name(name)).is_ok()
     };
     for (i, &node) in subdirs.iter().enumerate() {
         for n in 0..4 {
