@@ -161,7 +161,7 @@ pub fn check_settings(settings: &MountSettings) -> Result<(), String> {
         );
     }
     if settings.export() && transport != Transport::Dev {
-        return Err("--export needs --transport dev: the transport fuser does not serve file handles".into());
+        return Err("--export needs --transport dev: no other transport serves file handles".into());
     }
     if settings.survive() && !matches!(transport, Transport::Auto | Transport::Dev) {
         return Err("--survive needs --transport dev or auto".into());

@@ -155,6 +155,12 @@ fn a_large_directory_is_checked_like_a_small_one() {
     }
     let bad = found.iter().find(|object| object["name_hex"] == "636166e9").unwrap();
     assert_eq!(bad["repair"], "caf\u{E9}_2", "a name in another part of the directory is not taken");
+    let repository = tempfile::tempdir().unwrap();
+    fs::rename(dir.path(), repository.path().join(".git")).unwrap();
+    fs::create_dir(dir.path()).unwrap();
+    let output = namegate().arg("scan").arg(repository.path()).output().unwrap();
+    let text = stdout(&output);
+    assert!(text.contains("2 names are inside repositories"), "{text}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod scan_output;
 mod tree_evidence;
 mod versions;
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
@@ -169,7 +170,7 @@ impl ScanRun<'_> {
         if let Some(guess) = self.evidence.guess(&batch) {
             batch.encodings = Some(Arc::new(guess));
         }
-        let emit = &mut |findings| self.report_of(&batch, findings);
+        let emit = &mut |findings| self.report(findings, batch.in_repository);
         if self.first.check(&batch, CheckedNames::All, emit) == Handover::Waits {
             match self.evidence.available_now(&batch) {
                 Some(earlier) => self.check_again(batch, &earlier),
@@ -181,7 +182,8 @@ impl ScanRun<'_> {
     /// Checks a directory that has waited for evidence.
     fn check_again(&self, mut batch: DirectoryBatch, earlier: &EarlierNames) {
         batch.encodings = batch.guess_encodings(&earlier.encodings).map(Arc::new);
-        self.last.check(&batch, CheckedNames::All, &mut |findings| self.report_of(&batch, findings));
+        self.last
+            .check(&batch, CheckedNames::All, &mut |findings| self.report(findings, batch.in_repository));
     }
 
     fn check_versions(&self, directory: &mut dyn VersionedDirectory) {
@@ -201,15 +203,16 @@ impl ScanRun<'_> {
     }
 
     fn check_large(&self, parts: &mut dyn Parts) {
-        let mut encoded = EncodedNames::default();
+        let (mut encoded, in_repository) = (EncodedNames::default(), Cell::new(false));
         let mut look = |part: &DirectoryBatch| {
+            in_repository.set(part.in_repository);
             encoded.add(count_encoded(part));
             self.observer.checked(&part.dir, part.count as u64, 0);
         };
         let guess = |dir: &Path, sample: &_| self.evidence.guess_of(dir.as_os_str().as_bytes(), sample);
         let large = LargeScan::new(&self.first, &guess);
         let LargeCheck { names, waits } =
-            large.check(parts, &mut look, &mut |findings| self.report(findings));
+            large.check(parts, &mut look, &mut |findings| self.report(findings, in_repository.get()));
         if let Some((dir, root_len)) = waits {
             self.evidence.put_off_large(dir, root_len);
         }
@@ -227,7 +230,8 @@ impl ScanRun<'_> {
             SourceEvent::Large(parts) => {
                 let guess = |_: &Path, sample: &_| EncodingGuess::for_sample(sample, &earlier.encodings);
                 let large = LargeScan::new(&self.last, &guess);
-                large.check(parts, &mut |_| {}, &mut |findings| self.report(findings));
+                // What is in a repository does not wait: no name is suggested for it.
+                large.check(parts, &mut |_| {}, &mut |findings| self.report(findings, false));
             }
             SourceEvent::Fault(fault) => self.write(|output| output.write_fault(&fault, 1)),
             SourceEvent::Vanished => self.counters.count(|summary| summary.vanished += 1),
@@ -235,17 +239,12 @@ impl ScanRun<'_> {
         });
     }
 
-    /// Reports findings of a directory that may be inside a repository.
-    fn report_of(&self, batch: &DirectoryBatch, findings: DirectoryFindings) {
-        if batch.in_repository {
-            self.counters.count(|summary| summary.in_repositories += findings.records.len() as u64);
-        }
-        self.report(findings);
-    }
-
-    fn report(&self, findings: DirectoryFindings) {
+    fn report(&self, findings: DirectoryFindings, in_repository: bool) {
         self.show(&findings);
-        self.counters.count(|summary| summary.count_findings(&findings));
+        self.counters.count(|summary| {
+            summary.in_repositories += if in_repository { findings.records.len() as u64 } else { 0 };
+            summary.count_findings(&findings);
+        });
         self.write_findings(&findings);
     }
 
