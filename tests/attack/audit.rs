@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::duration;
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 
 const FLOODING: u32 = 54_323;
 const QUIET: u32 = 54_324;
@@ -28,7 +28,7 @@ fn a_flood_of_refusals_under_deep_parents_fills_the_disk_no_faster_than_the_boun
     let audit_log = dir.path().join("audit.log");
     // The log is standard error, in the most verbose format.
     let args = ["--audit", audit_log.to_str().unwrap(), "--log-format", "json"];
-    let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let mut mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let mut deep = mounted.mnt();
     // Some 3,800 bytes, of components that grow when they are escaped: the longest path that one call can name.
     while deep.as_os_str().len() + 256 < 3800 {

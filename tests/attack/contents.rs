@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::duration;
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, open_to_all, prepare};
 use namegate_testkit::wait_until;
 
 /// An ordinary user.
@@ -270,8 +270,8 @@ fn space_left(disk: &Disk, dir: &Path, (_, mode, fill): Way) -> u64 {
     left
 }
 
-fn serve(disk: &Disk, args: &[&str]) -> Mounted {
-    Mounted::of(prepare(), |dir| (disk.place.clone(), dir.join("mnt")), args)
+fn serve(disk: &Disk, args: &[&str]) -> TestMount {
+    TestMount::of(prepare(), |dir| (disk.place.clone(), dir.join("mnt")), args)
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn a_user_takes_no_more_than_their_quota() {
 #[test]
 fn writes_of_a_user_do_not_fail_for_lack_of_permission() {
     // The other side: a descriptor outlives the permission to open the file, and needs none to change it.
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for mode in [PLAIN, SERVED] {
         let path = mounted.mnt().join(format!("file-{mode:o}"));
         fs::write(&path, "content").unwrap();

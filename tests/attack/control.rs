@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::duration;
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::wait_until;
 
 /// Maximum time of an answer on a busy machine; a client that waits for a stuck server gets none.
@@ -228,7 +228,7 @@ fn impostors_are_not_trusted_and_silent_sockets_cost_one_deadline() {
 
 #[test]
 fn idle_slow_and_greedy_connections_delay_no_status() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let run = mounted.run_directory();
     let socket = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
     let socket = socket.filter(|path| path.extension() == Some("sock".as_ref())).last().unwrap();
@@ -293,9 +293,9 @@ fn status_is_answered_while_the_whole_mount_is_stuck() {
     let outer = prepare();
     let below = outer.path().join("backing/below");
     fs::create_dir(&below).unwrap();
-    let inner = Mounted::of(prepare(), |dir| (dir.join("backing"), below.clone()), &["-o", "allow_other"]);
+    let inner = TestMount::of(prepare(), |dir| (dir.join("backing"), below.clone()), &["-o", "allow_other"]);
     let _below = Unmounted(below.clone());
-    let mut mounted = Mounted::of(outer, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let mut mounted = TestMount::of(outer, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     let run = mounted.run_directory();
     let seen = mounted.mnt().join("below");
     let _ = fs::metadata(seen.join("x"));

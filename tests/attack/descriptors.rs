@@ -14,7 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::duration;
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, open_to_all};
+use namegate_testkit::mounted::{TestMount, open_to_all};
 use namegate_testkit::wait_until;
 
 const ATTACKER: u32 = 64_001;
@@ -92,7 +92,7 @@ fn raise_own_limit() {
 #[test]
 fn a_user_who_opens_as_much_as_possible_keeps_nobody_from_opening() {
     for (mounted, kind) in
-        [(Mounted::new(&[]), "taken over by the kernel"), (Mounted::of_overlay(), "of an overlay")]
+        [(TestMount::new(&[]), "taken over by the kernel"), (TestMount::of_overlay(), "of an overlay")]
     {
         let Some(mounted) = mounted else { continue };
         raise_own_limit();
@@ -127,7 +127,7 @@ fn a_user_who_opens_as_much_as_possible_keeps_nobody_from_opening() {
 }
 
 fn attack(
-    mounted: &Mounted,
+    mounted: &TestMount,
     (attacked, others): (&Path, &Path),
     kind: &str,
     limit: usize,
@@ -225,7 +225,7 @@ fn more_open_files_than_descriptors_cost_a_few_hundred_descriptors() {
     if (numbers.next(), numbers.next()) < (Some(6), Some(9)) {
         return println!("SKIPPED: Linux {release} does not take file contents over");
     }
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let before = mounted.descriptors();
     mounted.limit_descriptors(1024);
     let dir = mounted.mnt();

@@ -11,7 +11,7 @@ use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 
 use crate::duration;
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, open_to_all};
+use namegate_testkit::mounted::{TestMount, open_to_all};
 
 const ATTACKER: u32 = 4711;
 
@@ -34,7 +34,7 @@ const CHANGES: [(&str, Change); 4] = [
 
 /// Root chowns a file to itself and sets its bits `behind` the mount, so that neither the kernel nor the server has the
 /// current mode cached; the attacker, who has the file open, changes it through the mount.
-fn attack_from_memory(mounted: &Mounted) -> (u64, Vec<String>) {
+fn attack_from_memory(mounted: &TestMount) -> (u64, Vec<String>) {
     let (mut tried, mut kept) = (0, Vec::new());
     for (how, change) in CHANGES {
         for mode in [0o4755, 0o6755, 0o2755, 0o6711] {
@@ -65,7 +65,7 @@ fn attack_from_memory(mounted: &Mounted) -> (u64, Vec<String>) {
 #[test]
 fn nobody_writes_to_a_file_and_leaves_it_its_set_id_bits() {
     let args = ["--attr-timeout", "600"];
-    let mounts = [Mounted::new(&args), Mounted::of_overlay_with(&args)];
+    let mounts = [TestMount::new(&args), TestMount::of_overlay_with(&args)];
     for mounted in mounts.into_iter().flatten() {
         let (begin, mut tried, mut kept) = (Instant::now(), 0, Vec::new());
         while kept.is_empty() && (tried == 0 || begin.elapsed() < duration()) {
@@ -80,7 +80,7 @@ fn nobody_writes_to_a_file_and_leaves_it_its_set_id_bits() {
 
 #[test]
 fn a_race_of_chmod_and_write_leaves_no_bits_on_what_an_attacker_wrote() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let path = mounted.mnt().join("program");
         fs::write(&path, [0; 100]).unwrap();
         open_to_all(&path);

@@ -19,7 +19,7 @@ use nix::sys::statfs::{fstatfs, statfs};
 use crate::duration;
 use namegate_testkit::acting::act_as;
 use namegate_testkit::hung::Hung;
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, transport};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, open_to_all, prepare, transport};
 use namegate_testkit::wait_until;
 
 const MIB: u64 = 1 << 20;
@@ -129,7 +129,7 @@ fn users_who_copy_sync_and_allocate_delay_nobody_else() {
     open_to_all(dir.path());
     let Some(source) = Ext4::new(dir.path(), &dir.path().join("backing"), 2048) else { return };
     open_to_all(&source.on);
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     let (mnt, behind) = (mounted.mnt(), mounted.backing());
     let size = 128 * MIB;
     for user in 20001..=20008 {
@@ -238,8 +238,8 @@ fn time_limit() -> Duration {
 }
 
 /// A mount with a hung file system in its source, and 40 stuck requests of one user.
-fn stuck_below() -> Option<(Mounted, Hung, Stuck)> {
-    let mounted = Mounted::new(&[])?;
+fn stuck_below() -> Option<(TestMount, Hung, Stuck)> {
+    let mounted = TestMount::new(&[])?;
     let hung = Hung::new(mounted.backing().join("hung"));
     let below = mounted.mnt().join("hung");
     open_to_all(&mounted.backing());
@@ -294,7 +294,7 @@ fn a_file_system_that_hangs_below_the_source_keeps_nobody_from_the_rest() {
 /// During a lookup the client's kernel locks the directory of the name, so a lookup must not wait for what is mounted there.
 #[test]
 fn a_first_look_at_a_file_system_that_hangs_keeps_nobody_from_the_directory_above() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     open_to_all(&mounted.backing());
     let hung = Hung::new(mounted.backing().join("hung"));
     assert!(fs::metadata(mounted.backing().join("hung")).unwrap().is_dir());
@@ -395,7 +395,7 @@ fn a_source_that_accepts_no_changes_can_still_be_read() {
         fs::set_permissions(source.on.join(i.to_string()), fs::Permissions::from_mode(0o666)).unwrap();
         chown(source.on.join(i.to_string()), Some(20001), Some(20001)).unwrap();
     }
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     let mnt = mounted.mnt();
     let idle = lookups(&mnt, Instant::now() + Duration::from_millis(300));
     source.freeze("-f");

@@ -478,9 +478,9 @@ fn a_tree_deeper_than_path_max_and_a_large_directory_are_planned_whole() {
 }
 
 /// A file system mounted for a test.
-struct Mounted(PathBuf);
+struct TestMount(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
     }
@@ -496,7 +496,7 @@ fn other_file_systems_are_entered_only_when_asked_and_what_they_are_mounted_on_s
     if let Err(error) = mounted {
         return println!("SKIPPED: nothing can be mounted here: {error}");
     }
-    let _mounted = Mounted(point.clone());
+    let _mounted = TestMount(point.clone());
     make(&point, &[b"inside\xE9"]);
     let new = |options: &[&str]| {
         let plan = planned(dir.path(), options);

@@ -22,23 +22,23 @@ use crate::tree::{
 };
 
 /// A file system mounted on a directory; unmounted on drop.
-struct Mounted(PathBuf);
+struct TestMount(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         let _ = umount2(&self.0, MntFlags::MNT_DETACH);
     }
 }
 
 /// Mounts a tmpfs on the new directory `point`; `None`, after a message, if that is not possible.
-fn tmpfs(point: &Path, options: &str) -> Option<Mounted> {
+fn tmpfs(point: &Path, options: &str) -> Option<TestMount> {
     fs::create_dir_all(point).unwrap();
     if !geteuid().is_root() {
         println!("SKIPPED: mounting needs root");
         return None;
     }
     match mount(Some("none"), point, Some("tmpfs"), MsFlags::empty(), Some(options)) {
-        Ok(()) => Some(Mounted(point.to_path_buf())),
+        Ok(()) => Some(TestMount(point.to_path_buf())),
         Err(error) => {
             println!("SKIPPED: no tmpfs with {options} can be mounted: {error}");
             None
@@ -245,7 +245,7 @@ fn the_original_name_is_stored_in_an_attribute_if_possible_and_removed_by_undo()
 /// A mount of namegate; unmounted on drop.
 struct Gate {
     server: Child,
-    _mounted: Mounted,
+    _mounted: TestMount,
 }
 
 impl Drop for Gate {
@@ -265,7 +265,7 @@ fn gate(source: &Path, point: &Path, args: &[&str]) -> Option<Gate> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").args([source, point]).args(args).stderr(Stdio::null());
     let server = command.spawn().unwrap();
-    let gate = Gate { server, _mounted: Mounted(point.to_path_buf()) };
+    let gate = Gate { server, _mounted: TestMount(point.to_path_buf()) };
     let begun = Instant::now();
     while fs::metadata(point).map_or(true, |meta| meta.dev() == device) {
         assert!(begun.elapsed() < Duration::from_secs(60), "the mount does not appear");

@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, open_to_all, prepare};
 
 pub const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -58,8 +58,8 @@ fn errno<T>(result: io::Result<T>) -> Result<(), Option<i32>> {
 }
 
 /// A mount whose backing file system has ACLs.
-fn with_acls() -> Option<Mounted> {
-    let mounted = Mounted::new(&[])?;
+fn with_acls() -> Option<TestMount> {
+    let mounted = TestMount::new(&[])?;
     match get(&mounted.backing(), ACCESS) {
         Err(Errno::EOPNOTSUPP) => {
             println!("SKIPPED: the temporary directory has no ACLs");
@@ -194,7 +194,7 @@ fn a_source_without_acls_decides_by_its_modes() {
     }
     open_to_all(&dir.path().join("backing"));
     assert_eq!(get(&dir.path().join("backing"), ACCESS), Err(Errno::EOPNOTSUPP));
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     let directory = mounted.mnt().join("directory");
     fs::create_dir(&directory).unwrap();
     let [shared, private] = ["shared", "private"].map(|name| directory.join(name));

@@ -16,20 +16,20 @@ use nix::unistd::{Group, Uid, mkfifo, setfsuid};
 use serde_json::Value;
 
 use crate::background::Unmounted;
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::{PATIENCE, wait_until};
 
-fn with_audit_log(args: &[&str]) -> Option<Mounted> {
+fn with_audit_log(args: &[&str]) -> Option<TestMount> {
     if !can_mount() {
         return None;
     }
     let dir = prepare();
     let audit_log = dir.path().join("audit.log").to_str().unwrap().to_owned();
     let args: Vec<&str> = [args, &["--audit", &audit_log]].concat();
-    Some(Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args))
+    Some(TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args))
 }
 
-fn records(mounted: &Mounted) -> Vec<Value> {
+fn records(mounted: &TestMount) -> Vec<Value> {
     let text = fs::read_to_string(mounted.mnt().with_file_name("audit.log")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -201,7 +201,7 @@ fn a_full_disk_under_the_audit_log_delays_no_client_and_missing_records_are_repo
     let audit_log = small.join("audit.log");
     let args =
         ["--audit", audit_log.to_str().unwrap(), "--audit-rate", "100000", "--audit-bytes", "100000000"];
-    let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let mut mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let _unmounted = Unmounted(&small);
     let mut refused = 0u64;
     let mut refuse = || {

@@ -15,7 +15,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::names::listed;
 use crate::normalize::{NFC, NFD, NONE, ino, mounted, renamed};
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 #[test]
 fn two_spellings_of_one_entry_never_disagree_about_its_existence() {
@@ -28,7 +28,7 @@ fn two_spellings_of_one_entry_never_disagree_about_its_existence() {
 }
 
 /// The kernel must not cache an outdated answer for any spelling.
-fn never_disagree(mounted: &Mounted, names: [&str; 2], form: &str, on_mismatch: &str) {
+fn never_disagree(mounted: &TestMount, names: [&str; 2], form: &str, on_mismatch: &str) {
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     let both = names.map(|name| mnt.join(name));
     let agree = |expected: bool, when: &str| {

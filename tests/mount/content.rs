@@ -13,7 +13,7 @@ use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 use nix::sys::sendfile::sendfile;
 use nix::unistd::{Whence, lseek};
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::program::copy_program;
 use namegate_testkit::wait_until;
 
@@ -37,7 +37,7 @@ fn data(file: &File) -> Vec<(i64, i64)> {
 #[test]
 fn appending_writers_never_overwrite_each_other() {
     const EACH: usize = 300;
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let path = mounted.mnt().join("log");
         thread::scope(|scope| {
             for (letter, len) in [(b'a', 37), (b'b', 4101), (b'c', 1)] {
@@ -59,7 +59,7 @@ fn appending_writers_never_overwrite_each_other() {
 fn direct_io_works_and_sees_cached_writes() {
     #[repr(align(4096))]
     struct Page([u8; 4096]);
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let path = mounted.mnt().join("direct");
         let mut options = OpenOptions::new();
         let file = options
@@ -118,7 +118,7 @@ print(open(path, 'rb').read(3), oct(os.stat(path).st_mode))
     if namegate_sys::release::running().is_none_or(|running| running < SINCE) {
         return println!("SKIPPED: this kernel maps no such descriptors of a FUSE mount");
     }
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         for mode in ["644", "4755", "2644"] {
             let shown = mounted.same(|dir| {
                 let python =
@@ -161,7 +161,7 @@ for number in range(1, rounds + 1):
     assert os.pread(reader, end - begin, begin) == expected, f'read, round {number}'
     assert mapped[begin:end] == expected, f'mapped, round {number}'
 ";
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let path = mounted.mnt().join("file");
         let python = Command::new("python3").args(["-c", SCRIPT]).arg(&path).arg("300").output();
         let Ok(output) = python else { return println!("SKIPPED: no python3") };
@@ -172,7 +172,7 @@ for number in range(1, rounds + 1):
 
 #[test]
 fn data_written_on_one_side_is_read_on_the_other() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
         let file = open(&here);
         for i in 0..50u64 {
@@ -192,7 +192,7 @@ fn data_written_on_one_side_is_read_on_the_other() {
 
 #[test]
 fn holes_are_those_of_the_backing_file() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let file = open(mounted.mnt().join("sparse"));
         for at in [0, 1 << 20, 5 * GIB, (5 * GIB) + (1 << 16), 3 << 40] {
             file.write_all_at(&[b'd'; 5000], at).unwrap();
@@ -209,7 +209,7 @@ fn holes_are_those_of_the_backing_file() {
 
 #[test]
 fn space_is_allocated_punched_and_zeroed_as_in_a_plain_directory() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let keep = FallocateFlags::FALLOC_FL_KEEP_SIZE;
         let (punch, zero) = (FallocateFlags::FALLOC_FL_PUNCH_HOLE, FallocateFlags::FALLOC_FL_ZERO_RANGE);
         let _ = mounted.same(|dir| {
@@ -242,7 +242,7 @@ fn space_is_allocated_punched_and_zeroed_as_in_a_plain_directory() {
 
 #[test]
 fn files_beyond_four_gibibytes_are_copied_and_truncated_as_in_a_plain_directory() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let sizes = mounted.same(|dir| {
             let (from, to) = (open(dir.join("from")), open(dir.join("to")));
             from.write_all_at(b"at five", 5 * GIB).unwrap();
@@ -268,7 +268,7 @@ fn files_beyond_four_gibibytes_are_copied_and_truncated_as_in_a_plain_directory(
 
 #[test]
 fn running_programs_of_a_mount_are_busy() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let program = mounted.mnt().join("program");
         copy_program("/bin/sleep".as_ref(), &program);
         let mut running = Command::new(&program).arg("60").spawn().unwrap();
@@ -300,7 +300,7 @@ fn running_programs_of_a_mount_are_busy() {
 
 #[test]
 fn a_program_running_in_the_source_is_busy_through_the_mount() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let there = mounted.backing().join("program");
         copy_program("/bin/sleep".as_ref(), &there);
         let mut running = Command::new(&there).arg("60").spawn().unwrap();

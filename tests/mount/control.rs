@@ -12,12 +12,12 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, open_to_all, prepare, unmount};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, open_to_all, prepare, unmount};
 use namegate_testkit::program::copy_program;
 use namegate_testkit::wait_until;
 
 /// Runs the program with the runtime directory of `mounted`.
-pub fn ask<S: AsRef<OsStr>>(mounted: &Mounted, args: impl IntoIterator<Item = S>) -> Output {
+pub fn ask<S: AsRef<OsStr>>(mounted: &TestMount, args: impl IntoIterator<Item = S>) -> Output {
     ask_at(&mounted.run_directory(), args)
 }
 
@@ -32,19 +32,19 @@ pub fn said(output: &Output) -> (Option<i32>, &str, &str) {
 }
 
 /// The status of the only instance.
-pub fn status(mounted: &Mounted) -> Value {
+pub fn status(mounted: &TestMount) -> Value {
     let output = ask(mounted, ["status", "--json"]);
     let (_, out, err) = said(&output);
     serde_json::from_str(out).unwrap_or_else(|_| panic!("{err}"))
 }
 
 /// A mount by a configuration file, with `tables` after source and mount point.
-pub fn by_file(dir: TempDir, tables: &str) -> Mounted {
+pub fn by_file(dir: TempDir, tables: &str) -> TestMount {
     let file = write_file(dir.path(), tables);
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").arg("--config").arg(file);
     let target = dir.path().join("mnt");
-    Mounted::by(dir, &target, command)
+    TestMount::by(dir, &target, command)
 }
 
 /// Writes the mount configuration `share.toml` in `dir`.
@@ -61,7 +61,7 @@ fn ill_formed(dir: &Path) -> PathBuf {
 
 #[test]
 fn the_mode_is_switched_on_a_live_mount() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let name = ill_formed(&mounted.mnt());
     assert!(fs::create_dir(&name).is_err());
     assert_eq!(
@@ -94,7 +94,7 @@ fn the_mode_is_switched_on_a_live_mount() {
 
 #[test]
 fn status_metrics_and_top_show_requests_and_refused_users() {
-    let Some(mounted) = Mounted::new(&["--profile", "strict", "--normalize", "nfc"]) else { return };
+    let Some(mounted) = TestMount::new(&["--profile", "strict", "--normalize", "nfc"]) else { return };
     fs::create_dir(mounted.mnt().join("dir")).unwrap();
     let hostile = OsStr::from_bytes(b"\x1b[2J\xE9");
     assert!(fs::create_dir(mounted.mnt().join("dir").join(hostile)).is_err());
@@ -140,7 +140,7 @@ fn two_mounts_run_side_by_side_and_are_distinguished() {
     let (source, target) = (dir.path().join("backing"), dir.path().join("mnt"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").args([&source, &target]);
-    let second = Mounted::by_at(dir, &target, command, &run);
+    let second = TestMount::by_at(dir, &target, command, &run);
     let modes = || {
         let output = ask_at(&run, ["list", "--json"]);
         let rows = said(&output).1.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -238,7 +238,7 @@ fn a_server_whose_program_was_replaced_is_marked_in_the_list() {
     copy_program(env!("CARGO_BIN_EXE_namegate").as_ref(), &program);
     let mut command = Command::new(&program);
     command.arg("mount").arg(dir.path().join("backing")).arg(&target);
-    let mounted = Mounted::by(dir, &target, command);
+    let mounted = TestMount::by(dir, &target, command);
     let listed = || said(&ask(&mounted, ["list"])).1.to_owned();
     wait_until("the list", || listed().contains("running"));
     assert!(!listed().contains("replaced"), "{}", listed());
@@ -248,7 +248,7 @@ fn a_server_whose_program_was_replaced_is_marked_in_the_list() {
 
 #[test]
 fn other_users_are_refused_by_the_mode_of_the_socket_and_by_the_server() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     if Command::new("setpriv").arg("--version").output().is_err() {
         return println!("SKIPPED: no setpriv");
     }

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat};
 
-use namegate_testkit::mounted::{Mounted, can_mount, has_no_passthrough, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, has_no_passthrough, prepare};
 
 /// A directory with `files` files, in directories of 100.
 fn fill(dir: &Path, files: usize) {
@@ -37,7 +37,7 @@ fn walk(dir: &Path) -> usize {
 
 #[test]
 fn open_files_of_clients_take_precedence_over_cached_descriptors() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     mounted.limit_descriptors(128);
     let mut opened = Vec::new();
     let refused = loop {
@@ -67,7 +67,7 @@ fn walking_many_files_stays_within_the_limit_of_descriptors() {
     }
     let dir = prepare();
     fill(&dir.path().join("backing"), FILES);
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     mounted.limit_descriptors(128);
     assert_eq!(walk(&mounted.mnt()), FILES);
 }
@@ -75,7 +75,7 @@ fn walking_many_files_stays_within_the_limit_of_descriptors() {
 #[test]
 fn without_file_handles_the_kernel_forgets_unused_inodes() {
     const FILES: usize = 20_000;
-    let Some(mounted) = Mounted::of_overlay() else { return };
+    let Some(mounted) = TestMount::of_overlay() else { return };
     mounted.limit_descriptors(1024);
     let mnt = mounted.mnt();
     fill(&mounted.backing(), FILES);
@@ -132,7 +132,7 @@ fn without_file_handles_the_kernel_forgets_unused_inodes() {
 #[test]
 fn a_removed_big_file_frees_its_blocks_when_it_is_closed() {
     const BIG: usize = 8 << 20;
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let path = mounted.mnt().join("file");
         let free = || {
             let stat = nix::sys::statvfs::statvfs(&mounted.mnt()).unwrap();

@@ -22,7 +22,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{Whence, lseek, mkfifo};
 
 use namegate_testkit::metrics::scraped;
-use namegate_testkit::mounted::{Mounted, has_no_passthrough, prepare};
+use namegate_testkit::mounted::{TestMount, has_no_passthrough, prepare};
 
 const OPERATIONS: usize = 6000;
 /// Number of operations between two comparisons of the whole trees.
@@ -399,8 +399,8 @@ fn random_operations_do_the_same_in_any_spelling() {
 #[test]
 fn random_operations_do_the_same_if_contents_go_through_the_server() {
     // The kernel does not read and write files of a stacked file system, such as a mount of namegate, by itself.
-    let Some(below) = Mounted::new(&[]) else { return };
-    let mut above = Mounted::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
+    let Some(below) = TestMount::new(&[]) else { return };
+    let mut above = TestMount::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
     compare(&above.plain(), (&above.mnt(), &|_| ()), &below.backing(), NAMES);
     above.signal(Signal::SIGTERM);
     let (_, said) = above.ended();

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::control::status;
-use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare, transport, unmount};
+use namegate_testkit::mounted::{TestMount, can_mount, open_to_all, prepare, transport, unmount};
 
 /// The directories for a mount with file handles; `None`, after a message, if it cannot have them.
 pub fn prepare_for_handles() -> Option<TempDir> {
@@ -54,12 +54,12 @@ fn attach(dir: &Path) -> bool {
 }
 
 /// A mount of `source`, a directory below that of the test.
-fn mounted(dir: TempDir, source: &str, args: &[&str]) -> Mounted {
-    Mounted::of(dir, |dir| (dir.join(source), dir.join("mnt")), args)
+fn mounted(dir: TempDir, source: &str, args: &[&str]) -> TestMount {
+    TestMount::of(dir, |dir| (dir.join(source), dir.join("mnt")), args)
 }
 
 /// The directories of a mount after its end.
-pub fn ended(mut mounted: Mounted) -> TempDir {
+pub fn ended(mut mounted: TestMount) -> TempDir {
     unmount(&mounted.mnt());
     assert_eq!(mounted.ended().0.code(), Some(0));
     mounted.into_dir()
@@ -299,7 +299,7 @@ fn with_a_key_handles_of_all_files_of_a_part_of_a_file_system_stay_valid_and_no_
         };
         assert_eq!((listed(&source), listed(&mnt)), ([true, true], [false, true]), "{kind}");
         let handles = ["dir/file", "dir"].map(|name| handle_of(&mnt.join(name)));
-        let again = |served: Mounted, source: &str| {
+        let again = |served: TestMount, source: &str| {
             let dir = ended(served);
             unmount(&dir.path().join("backing"));
             assert!(attach(dir.path()));

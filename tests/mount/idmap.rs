@@ -18,7 +18,7 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{linkat, mkfifo};
 
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, open_to_all, transport};
+use namegate_testkit::mounted::{TestMount, open_to_all, transport};
 use namegate_testkit::wait_until;
 
 /// What the ids of the source become.
@@ -215,7 +215,7 @@ fn an_idmapped_mount_of_the_mount_has_the_owners_of_one_of_a_plain_directory() {
         return;
     }
     let args = ["--idmap", "-o", "entry_timeout=0,attr_timeout=0"];
-    let Some(mounted) = Mounted::new(&args) else { return };
+    let Some(mounted) = TestMount::new(&args) else { return };
     let Some(users) = Users::new() else { return };
     let places = [mounted.plain(), mounted.mnt()].map(|dir| (dir.with_extension("shifted"), dir));
     let [plain, through] = places.map(|(place, dir)| users.mount(&dir, place));
@@ -236,7 +236,7 @@ fn refusals_in_a_container_are_recorded_with_the_user_of_the_host() {
         return;
     }
     let Some(users) = Users::new() else { return };
-    let Some(mounted) = Mounted::new(&["--idmap", "--profile", "windows"]) else { return };
+    let Some(mounted) = TestMount::new(&["--idmap", "--profile", "windows"]) else { return };
     let Ok(shifted) = users.mount(&mounted.mnt(), mounted.mnt().with_extension("shifted")) else {
         return println!("SKIPPED: no idmapped mount");
     };
@@ -258,7 +258,7 @@ fn refusals_in_a_container_are_recorded_with_the_user_of_the_host() {
 
 #[test]
 fn an_idmapped_mount_is_refused_unless_it_is_asked_for() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let Some(users) = Users::new() else { return };
     let refused = users.mount(&mounted.mnt(), mounted.mnt().with_extension("shifted"));
     assert_eq!(refused.map(drop), Err(Errno::EINVAL));

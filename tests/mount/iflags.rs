@@ -8,7 +8,7 @@ use namegate_sys::iflags;
 use nix::errno::Errno;
 
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 // linux/fs.h
 const APPEND: u32 = 0x20;
@@ -25,8 +25,8 @@ fn set(path: &Path, flags: u32) -> nix::Result<()> {
 }
 
 /// A mount whose backing files have flags.
-fn with_flags() -> Option<Mounted> {
-    let mounted = Mounted::new(&[])?;
+fn with_flags() -> Option<TestMount> {
+    let mounted = TestMount::new(&[])?;
     match get(&mounted.backing()) {
         Ok(_) => Some(mounted),
         Err(errno) => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
 use namegate_testkit::metrics::scraped;
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::wait_until;
 
 const SIZE: usize = 256 << 10;
@@ -76,7 +76,7 @@ fn first(path: &Path) -> char {
 }
 
 /// How many reads the kernel has asked for, when no more of them are being counted.
-fn reads(mounted: &Mounted, port: u16) -> f64 {
+fn reads(mounted: &TestMount, port: u16) -> f64 {
     let now = || mounted.metrics(port)["namegate_fuse_requests_total{op=\"read\",outcome=\"ok\"}"];
     let mut before = now();
     loop {
@@ -141,7 +141,7 @@ fn content_is_read_once_and_again_whenever_it_has_changed_behind_the_mount() {
 
 #[test]
 fn a_change_behind_an_open_file_shows_in_it_after_the_attribute_timeout() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let (there, here) = (mounted.backing().join("file"), mounted.mnt().join("file"));
         fs::write(&there, [b'o'; SIZE]).unwrap();
         let file = File::open(&here).unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare, unmount};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, prepare, unmount};
 use namegate_testkit::wait_until;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
@@ -16,7 +16,7 @@ use nix::sys::statfs::statfs;
 #[test]
 fn a_signal_unmounts_and_ends_the_server_without_an_error() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let Some(mut mounted) = Mounted::new(&[]) else { return };
+        let Some(mut mounted) = TestMount::new(&[]) else { return };
         fs::write(mounted.mnt().join("file"), "content").unwrap();
         mounted.signal(signal);
         let (status, said) = mounted.ended();
@@ -28,14 +28,14 @@ fn a_signal_unmounts_and_ends_the_server_without_an_error() {
 
 #[test]
 fn umount_ends_the_server_without_an_error() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     unmount(&mounted.mnt());
     assert_eq!(mounted.ended().0.code(), Some(0));
 }
 
 #[test]
 fn a_later_mount_at_the_same_directory_stays_when_the_server_ends() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     let mnt = mounted.mnt();
     // The server notices the end of its mount after the next file system is mounted.
     mounted.signal(Signal::SIGSTOP);
@@ -52,7 +52,7 @@ fn a_later_mount_at_the_same_directory_stays_when_the_server_ends() {
 /// Where autofs or x-systemd.automount has unmounted, a lookup of the mount point would have it mounted again, for ever.
 #[test]
 fn a_server_whose_mount_is_gone_does_not_look_its_mount_point_up() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     let (mnt, trace) = (mounted.mnt(), mounted.plain().join("trace"));
     let mut strace = Command::new("strace");
     strace
@@ -79,7 +79,7 @@ fn a_server_whose_mount_is_gone_does_not_look_its_mount_point_up() {
 
 #[test]
 fn a_signal_while_files_are_open_detaches_and_serves_them_until_they_are_closed() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     let path = mounted.mnt().join("file");
     fs::write(&path, "content").unwrap();
     let mut file = File::options().read(true).write(true).open(&path).unwrap();
@@ -101,7 +101,7 @@ struct Container(Child);
 
 impl Container {
     /// `None`, after a message, if there is no unshare(1).
-    fn of(mounted: &Mounted) -> Option<Self> {
+    fn of(mounted: &TestMount) -> Option<Self> {
         // The mounts of other tests must not wait for this one.
         const SCRIPT: &str = r#"grep -F fuse.namegate /proc/self/mountinfo | cut -d' ' -f5 | grep -vxF "$0" |
             while read -r other; do umount -l "$other"; done
@@ -122,7 +122,7 @@ impl Container {
     }
 
     /// Whether it sees the mount.
-    fn has(&self, mounted: &Mounted) -> bool {
+    fn has(&self, mounted: &TestMount) -> bool {
         let table = fs::read(format!("/proc/{}/mountinfo", self.0.id())).unwrap();
         String::from_utf8_lossy(&table).contains(mounted.mnt().to_str().unwrap())
     }
@@ -137,7 +137,7 @@ impl Drop for Container {
 
 #[test]
 fn a_mount_of_which_a_container_has_a_copy_is_served_until_the_copy_is_gone() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     fs::write(mounted.mnt().join("file"), "content").unwrap();
     let Some(container) = Container::of(&mounted) else { return };
     mounted.signal(Signal::SIGTERM);
@@ -150,7 +150,7 @@ fn a_mount_of_which_a_container_has_a_copy_is_served_until_the_copy_is_gone() {
 
 #[test]
 fn a_stop_timeout_ends_a_mount_that_is_in_use_and_says_who_uses_it() {
-    let Some(mut mounted) = Mounted::new(&["--stop-timeout", "3"]) else { return };
+    let Some(mut mounted) = TestMount::new(&["--stop-timeout", "3"]) else { return };
     let path = mounted.mnt().join("file");
     fs::write(&path, "content").unwrap();
     let Some(container) = Container::of(&mounted) else { return };
@@ -172,14 +172,14 @@ fn a_stop_timeout_ends_a_mount_that_is_in_use_and_says_who_uses_it() {
 
 #[test]
 fn a_dead_mount_is_replaced_by_the_next_mount() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     let mnt = mounted.mnt();
     fs::write(mnt.join("file"), "content").unwrap();
     mounted.signal(Signal::SIGKILL);
     mounted.ended();
     // Over io_uring the connection ends shortly after the server.
     wait_until("the end of the connection", || statfs(&mnt).is_err_and(|errno| errno == Errno::ENOTCONN));
-    let again = Mounted::of(mounted.into_dir(), |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let again = TestMount::of(mounted.into_dir(), |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     assert_eq!(fs::read_to_string(again.mnt().join("file")).unwrap(), "content");
 }
 
@@ -192,7 +192,7 @@ fn a_tree_can_be_mounted_over_itself() {
     fs::create_dir(dir.path().join("backing/sub")).unwrap();
     fs::write(dir.path().join("backing/sub/file"), "content").unwrap();
     let inode = fs::metadata(dir.path().join("backing/sub/file")).unwrap().ino();
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("backing")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("backing")), &[]);
     let file = mounted.backing().join("sub/file");
     assert_eq!(fs::read_to_string(&file).unwrap(), "content");
     assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
@@ -201,7 +201,7 @@ fn a_tree_can_be_mounted_over_itself() {
 
 #[test]
 fn a_mount_over_a_mount_of_namegate_is_refused() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for source in [mounted.plain(), mounted.mnt()] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         let output = command.arg("mount").args([&source, &mounted.mnt()]).output().unwrap();
@@ -258,7 +258,7 @@ fn the_error_says_which_right_is_missing() {
 
 #[test]
 fn with_timeouts_of_zero_every_change_is_seen_at_once() {
-    let Some(mounted) = Mounted::new(&["-o", "entry_timeout=0,attr_timeout=0"]) else { return };
+    let Some(mounted) = TestMount::new(&["-o", "entry_timeout=0,attr_timeout=0"]) else { return };
     let (here, there) = (mounted.mnt().join("file"), mounted.backing().join("file"));
     for round in 0..5 {
         fs::write(&there, "x".repeat(round)).unwrap();
@@ -270,7 +270,7 @@ fn with_timeouts_of_zero_every_change_is_seen_at_once() {
 
 #[test]
 fn the_mount_table_shows_source_and_options() {
-    let Some(mounted) = Mounted::new(&["-o", "ro,noexec"]) else { return };
+    let Some(mounted) = TestMount::new(&["-o", "ro,noexec"]) else { return };
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mnt = mounted.mnt();
     let line = mounts.lines().find(|line| line.split(' ').nth(4) == mnt.to_str()).unwrap();

@@ -12,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use namegate_testkit::acting::act_as;
 use namegate_testkit::metrics::scraped;
-use namegate_testkit::mounted::{Mounted, can_mount, open_to_all, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, open_to_all, prepare};
 
 #[test]
 fn the_target_of_a_link_is_requested_once_and_a_new_link_is_not_mistaken_for_it() {
@@ -48,7 +48,7 @@ fn the_target_of_a_link_is_requested_once_and_a_new_link_is_not_mistaken_for_it(
 
 #[test]
 fn all_names_of_a_file_show_the_same_attributes() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let (one, two) = (mounted.mnt().join("one"), mounted.mnt().join("two"));
         fs::write(&one, "content").unwrap();
         let first = fs::metadata(&one).unwrap();
@@ -72,7 +72,7 @@ fn all_names_of_a_file_show_the_same_attributes() {
 
 #[test]
 fn the_flags_of_renameat2_work_as_in_a_plain_directory() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         let rename = |from: &str, to: &str, flags| {
             renameat2(AT_FDCWD, &dir.join(from), AT_FDCWD, &dir.join(to), flags)
@@ -110,7 +110,7 @@ fn the_flags_of_renameat2_work_as_in_a_plain_directory() {
 
 #[test]
 fn in_a_sticky_directory_users_remove_only_their_own_entries() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let results = mounted.same(|dir| {
         let sticky = dir.join("sticky");
         fs::create_dir(&sticky).unwrap();
@@ -155,7 +155,7 @@ fn a_file_opens_by_its_second_name_after_the_first_is_removed_on_a_source_withou
 
 /// A mount of NTFS by ntfs-3g, which runs in user space, has no file handles, and opens a file by the name that the kernel
 /// looked up.
-fn over_ntfs_3g() -> Option<Mounted> {
+fn over_ntfs_3g() -> Option<TestMount> {
     if !can_mount() {
         return None;
     }
@@ -173,5 +173,5 @@ fn over_ntfs_3g() -> Option<Mounted> {
         println!("SKIPPED: ntfs-3g mounts nothing here");
         return None;
     }
-    Some(Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]))
+    Some(TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]))
 }

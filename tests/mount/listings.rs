@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 fn listed(dir: &Path) -> BTreeSet<String> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -26,7 +26,7 @@ fn listed_with_attributes(dir: &Path) -> BTreeSet<String> {
 
 #[test]
 fn changes_in_the_source_show_in_the_next_listing_even_if_a_listing_is_cached() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let (there, here) = (mounted.backing().join("dir"), mounted.mnt().join("dir"));
     fs::create_dir(&there).unwrap();
     for i in 0..300 {
@@ -55,7 +55,7 @@ fn changes_in_the_source_show_in_the_next_listing_even_if_a_listing_is_cached() 
 
 #[test]
 fn a_directory_that_keeps_changing_is_listed_correctly() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let (there, here) = (mounted.backing(), mounted.mnt());
     for i in 0..300 {
         let place = if i % 3 == 0 { &here } else { &there };
@@ -68,7 +68,7 @@ fn a_directory_that_keeps_changing_is_listed_correctly() {
 
 #[test]
 fn a_listing_during_changes_has_all_lasting_entries_and_the_next_one_is_exact() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let (there, here) = (mounted.backing(), mounted.mnt());
     for i in 0..3000 {
         fs::write(there.join(format!("a file that stays {i}")), "").unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
-use namegate_testkit::mounted::{Mounted, transport};
+use namegate_testkit::mounted::{TestMount, transport};
 use namegate_testkit::{PATIENCE, wait_until};
 
 const KINDS: [&str; 3] = ["flock", "posix", "ofd"];
@@ -104,7 +104,7 @@ fn a_process_that_waits_for_a_lock() {
 
 #[test]
 fn a_lock_excludes_other_processes_until_it_is_released() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for kind in KINDS {
         let path = mounted.mnt().join(kind);
         fs::write(&path, "").unwrap();
@@ -122,7 +122,7 @@ fn a_lock_excludes_other_processes_until_it_is_released() {
 
 #[test]
 fn waiting_for_a_lock_blocks_no_worker() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for kind in KINDS {
         let path = mounted.mnt().join(kind);
         fs::write(&path, "").unwrap();
@@ -144,7 +144,7 @@ fn waiting_for_a_lock_blocks_no_worker() {
 }
 
 /// Both ends: a program that uses the mount, and one that uses the source.
-fn ends(mounted: &Mounted, name: &str) -> [(PathBuf, PathBuf); 2] {
+fn ends(mounted: &TestMount, name: &str) -> [(PathBuf, PathBuf); 2] {
     let (here, there) = (mounted.mnt().join(name), mounted.backing().join(name));
     [(here.clone(), there.clone()), (there, here)]
 }
@@ -155,7 +155,7 @@ fn locks_kept_by_the_backing_file_exclude_programs_in_the_source() {
         if transport() == "fuser" {
             return println!("SKIPPED: fuser passes no interrupts on, so it has no such locks");
         }
-        let Some(mounted) = Mounted::new(args) else { return };
+        let Some(mounted) = TestMount::new(args) else { return };
         let before = mounted.descriptors();
         for kind in KINDS {
             fs::write(mounted.backing().join(kind), "").unwrap();
@@ -191,7 +191,7 @@ fn closing_any_descriptor_releases_posix_locks_and_no_others_where_the_backing_f
     if transport() == "fuser" {
         return println!("SKIPPED: fuser passes no interrupts on, so it has no such locks");
     }
-    let Some(mounted) = Mounted::new(&["--locks", "backing"]) else { return };
+    let Some(mounted) = TestMount::new(&["--locks", "backing"]) else { return };
     for (kind, is_released) in [("posix", true), ("ofd", false), ("flock", false)] {
         let (here, there) = (mounted.mnt().join(kind), mounted.backing().join(kind));
         fs::write(&there, "").unwrap();
@@ -209,7 +209,7 @@ fn a_program_that_waits_for_a_lock_of_the_backing_file_can_be_killed() {
     if transport() == "fuser" {
         return println!("SKIPPED: fuser passes no interrupts on, so it has no such locks");
     }
-    let Some(mounted) = Mounted::new(&["--locks", "backing"]) else { return };
+    let Some(mounted) = TestMount::new(&["--locks", "backing"]) else { return };
     for kind in KINDS {
         let (here, there) = (mounted.mnt().join(kind), mounted.backing().join(kind));
         fs::write(&there, "").unwrap();

@@ -10,12 +10,12 @@ use nix::sys::stat::{Mode, UtimensatFlags, utimensat};
 use nix::sys::statvfs::statvfs;
 use nix::sys::time::TimeSpec;
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::program::copy_program;
 
 #[test]
 fn an_entry_has_the_attributes_of_its_backing_entry() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let (here, there) = (mounted.mnt(), mounted.backing());
         fs::write(there.join("file"), vec![b'x'; 10_000]).unwrap();
         fs::create_dir_all(there.join("dir/sub")).unwrap();
@@ -41,7 +41,7 @@ fn an_entry_has_the_attributes_of_its_backing_entry() {
 
 #[test]
 fn extreme_times_are_stored_as_in_a_plain_directory() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         let path = dir.join("file");
         fs::write(&path, "").unwrap();
@@ -65,7 +65,7 @@ fn extreme_times_are_stored_as_in_a_plain_directory() {
 
 #[test]
 fn reading_and_running_set_the_time_of_access() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let read_at_all = mounted.same(|dir| {
             fs::write(dir.join("file"), "content").unwrap();
             copy_program("/bin/true".as_ref(), &dir.join("program"));
@@ -94,7 +94,7 @@ fn reading_and_running_set_the_time_of_access() {
 
 #[test]
 fn a_change_through_a_memory_map_reaches_the_backing_file_and_its_time() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let path = mounted.mnt().join("mapped");
         fs::write(&path, vec![0; 65536]).unwrap();
         let old = TimeSpec::new(1000, 0);
@@ -119,7 +119,7 @@ with open(sys.argv[1], 'r+b') as file:
 
 #[test]
 fn extended_attributes_work_as_in_a_plain_directory() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         fs::write(dir.join("file"), "").unwrap();
         symlink("file", dir.join("link")).unwrap();
@@ -170,7 +170,7 @@ fn extended_attributes_work_as_in_a_plain_directory() {
 
 #[test]
 fn fsync_through_the_mount_writes_the_backing_file() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let file = File::create(mounted.mnt().join("file")).unwrap();
         file.sync_all().unwrap();
         file.sync_data().unwrap();

@@ -12,7 +12,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 
 use namegate_testkit::metrics::{free_port, samples, scraped};
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::{PATIENCE, wait_until};
 
 fn bad() -> &'static OsStr {
@@ -85,7 +85,7 @@ fn files_served_by_the_server_are_counted() {
     }
     let port = free_port();
     // The kernel does not read and write files of a stacked file system by itself.
-    let Some(mounted) = Mounted::of_overlay_with(&["--metrics-listen", &port.to_string()]) else { return };
+    let Some(mounted) = TestMount::of_overlay_with(&["--metrics-listen", &port.to_string()]) else { return };
     for i in 0..3 {
         fs::write(mounted.mnt().join(format!("file{i}")), "content").unwrap();
     }
@@ -156,7 +156,7 @@ fn the_file_for_node_exporter_is_updated_and_removed_with_the_mount() {
     let dir = prepare();
     let file = dir.path().join("share.prom");
     let args = ["--metrics-textfile", file.to_str().unwrap(), "--metrics-interval", "0.1"];
-    let mut mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let mut mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
     fs::create_dir(mounted.mnt().join("dir")).unwrap();
     let mountpoint = mounted.mnt();

@@ -16,7 +16,7 @@ use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::unistd::linkat;
 
 use namegate_testkit::PATIENCE;
-use namegate_testkit::mounted::{Mounted, transport};
+use namegate_testkit::mounted::{TestMount, transport};
 
 /// The path to a file that this process has open.
 fn by_descriptor(file: &File) -> PathBuf {
@@ -25,7 +25,7 @@ fn by_descriptor(file: &File) -> PathBuf {
 
 #[test]
 fn a_file_without_a_name_is_used_as_in_a_plain_directory() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let _ = mounted.same(|dir| {
             let path = dir.join("removed");
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -48,7 +48,7 @@ fn a_file_without_a_name_is_used_as_in_a_plain_directory() {
 
 #[test]
 fn an_open_file_keeps_its_content_after_it_is_replaced() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let _ = mounted.same(|dir| {
             let path = dir.join("file");
             fs::write(&path, "old").unwrap();
@@ -66,7 +66,7 @@ fn an_open_file_keeps_its_content_after_it_is_replaced() {
 
 #[test]
 fn a_removed_directory_is_empty_and_accepts_no_entries() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let results = mounted.same(|dir| {
             let path = dir.join("removed");
             fs::create_dir(&path).unwrap();
@@ -88,7 +88,7 @@ fn a_removed_directory_is_empty_and_accepts_no_entries() {
 #[test]
 fn entries_deeper_than_path_max_are_reached_by_descriptor() {
     const LEVELS: usize = 40;
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let name = "d".repeat(200);
     let mut at =
         open(&mounted.mnt(), OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).unwrap();
@@ -118,7 +118,7 @@ fn a_temporary_file_without_a_name_is_used_and_gets_a_name_if_the_policy_allows_
     if transport() == "fuser" {
         return println!("SKIPPED: fuser does not know O_TMPFILE");
     }
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let nameless = |dir: &Path, flags: OFlag, mode: u32| {
             let flags = flags | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
             open(dir, flags, Mode::from_bits_truncate(mode)).map(File::from)
@@ -149,7 +149,7 @@ fn a_temporary_file_without_a_name_is_used_and_gets_a_name_if_the_policy_allows_
 
 #[test]
 fn programs_fall_back_to_named_temporary_files_without_o_tmpfile() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     // Programs that get EOPNOTSUPP create a file and remove its name, as tmpfile(3) does.
     tempfile::tempfile_in(mounted.mnt()).unwrap();
     assert_eq!(fs::read_dir(mounted.backing()).unwrap().count(), 0);
@@ -161,7 +161,7 @@ fn programs_fall_back_to_named_temporary_files_without_o_tmpfile() {
 
 #[test]
 fn removed_files_free_their_space() {
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let at = |name: &str| mounted.mnt().join(name);
         fs::write(at("file"), vec![b'x'; 1 << 20]).unwrap();
         fs::write(at("replaced"), "").unwrap();

@@ -13,7 +13,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, SFlag, mknod};
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 /// One of each kind of ill-formed sequence.
 const ILL_FORMED: &[&[u8]] = &[
@@ -70,7 +70,7 @@ fn with_two_entries(dir: &Path) {
 
 #[test]
 fn no_system_call_creates_a_name_that_breaks_the_policy() {
-    let Some(mounted) = Mounted::new(&["--profile", "utf8"]) else { return };
+    let Some(mounted) = TestMount::new(&["--profile", "utf8"]) else { return };
     let dir = mounted.mnt();
     with_two_entries(&dir);
     for name in ILL_FORMED {
@@ -109,7 +109,7 @@ fn a_name_that_is_not_utf_8_gets_eilseq_and_a_well_formed_name_that_breaks_a_rul
         (&["--errno", "EPERM"], Some(Errno::EPERM)),
         (&["--errno", "EILSEQ"], Some(Errno::EILSEQ)),
     ] {
-        let Some(mounted) = Mounted::new(&[&["--profile", "windows"], args].concat()) else { return };
+        let Some(mounted) = TestMount::new(&[&["--profile", "windows"], args].concat()) else { return };
         with_two_entries(&mounted.mnt());
         for (name, expected) in CASES {
             for (how, errno) in creations(&mounted.mnt(), &mounted.mnt().join(OsStr::from_bytes(name))) {
@@ -122,7 +122,7 @@ fn a_name_that_is_not_utf_8_gets_eilseq_and_a_well_formed_name_that_breaks_a_rul
 
 #[test]
 fn a_stricter_profile_refuses_more_and_existing_entries_stay_reachable() {
-    let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", "eacces"]) else { return };
+    let Some(mounted) = TestMount::new(&["--profile", "windows", "--errno", "eacces"]) else { return };
     let dir = mounted.mnt();
     with_two_entries(&dir);
     for name in ["CON", "a:b", "trailing."] {
@@ -140,7 +140,7 @@ fn a_stricter_profile_refuses_more_and_existing_entries_stay_reachable() {
 
 #[test]
 fn names_that_are_too_long_are_refused_with_the_usual_error() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let dir = mounted.mnt();
     fs::write(dir.join("x".repeat(255)), "").unwrap();
     assert_eq!(errno(File::create(dir.join("x".repeat(256)))), Errno::ENAMETOOLONG);
@@ -149,7 +149,7 @@ fn names_that_are_too_long_are_refused_with_the_usual_error() {
 
 #[test]
 fn a_permissive_mount_admits_and_logs() {
-    let Some(mut mounted) = Mounted::new(&["--mode", "permissive"]) else { return };
+    let Some(mut mounted) = TestMount::new(&["--mode", "permissive"]) else { return };
     let name = OsStr::from_bytes(b"caf\xE9\n");
     fs::write(mounted.mnt().join(name), "x").unwrap();
     assert_eq!(listed(&mounted.backing()), [name.as_bytes()]);
@@ -163,7 +163,7 @@ fn a_permissive_mount_admits_and_logs() {
 
 #[test]
 fn a_refusal_is_logged_with_rule_bytes_and_caller() {
-    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    let Some(mut mounted) = TestMount::new(&[]) else { return };
     assert_eq!(errno(fs::create_dir(mounted.mnt().join(OsStr::from_bytes(b"\xC0\xAF")))), Errno::EILSEQ);
     mounted.signal(Signal::SIGTERM);
     let (_, said) = mounted.ended();
@@ -175,7 +175,7 @@ fn a_refusal_is_logged_with_rule_bytes_and_caller() {
 
 #[test]
 fn existing_ill_formed_names_can_be_hidden_and_are_not_lost() {
-    let Some(mounted) = Mounted::new(&["--existing", "hide"]) else { return };
+    let Some(mounted) = TestMount::new(&["--existing", "hide"]) else { return };
     let (sub, backing) = (mounted.mnt().join("sub"), mounted.backing().join("sub"));
     fs::create_dir(&sub).unwrap();
     let bad = backing.join(OsStr::from_bytes(b"caf\xE9"));
@@ -191,7 +191,7 @@ fn existing_ill_formed_names_can_be_hidden_and_are_not_lost() {
 
 #[test]
 fn existing_ill_formed_names_can_be_shown_unchanged() {
-    let Some(mounted) = Mounted::new(&["--existing", "show"]) else { return };
+    let Some(mounted) = TestMount::new(&["--existing", "show"]) else { return };
     let bad = OsStr::from_bytes(b"caf\xE9");
     fs::write(mounted.backing().join(bad), "content").unwrap();
     assert_eq!(listed(&mounted.mnt()), [bad.as_bytes()]);
@@ -202,7 +202,7 @@ fn existing_ill_formed_names_can_be_shown_unchanged() {
 
 #[test]
 fn existing_ill_formed_names_are_shown_escaped_and_can_be_used_renamed_and_removed() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let (dir, backing) = (mounted.mnt(), mounted.backing());
     let long = [b'\xFF'; 200];
     for (name, content) in [(&b"caf\xE9"[..], "short"), (&long, "long"), ("\u{2426}E9".as_bytes(), "quoted")]
@@ -237,7 +237,7 @@ fn existing_ill_formed_names_are_shown_escaped_and_can_be_used_renamed_and_remov
 
 #[test]
 fn the_target_of_a_symbolic_link_is_content() {
-    let Some(mounted) = Mounted::new(&["--profile", "strict"]) else { return };
+    let Some(mounted) = TestMount::new(&["--profile", "strict"]) else { return };
     let (link, target) = (mounted.mnt().join("link"), OsStr::from_bytes(b"../caf\xE9\x01"));
     std::os::unix::fs::symlink(target, &link).unwrap();
     assert_eq!(fs::read_link(&link).unwrap(), target);
@@ -245,7 +245,7 @@ fn the_target_of_a_symbolic_link_is_content() {
 }
 
 /// The output of the conformance script for a mount; `None`, after a message, if it cannot run.
-pub fn conformance(mounted: &Mounted, args: &[&str]) -> Option<String> {
+pub fn conformance(mounted: &TestMount, args: &[&str]) -> Option<String> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance");
     if !data.join("names.py").exists() {
         println!("SKIPPED: no conformance data beside the repository");
@@ -267,7 +267,7 @@ pub fn conformance(mounted: &Mounted, args: &[&str]) -> Option<String> {
 #[test]
 fn the_conformance_names_pass_the_mount() {
     for existing in ["escape", "hide", "show"] {
-        let Some(mounted) = Mounted::new(&["--existing", existing]) else { return };
+        let Some(mounted) = TestMount::new(&["--existing", existing]) else { return };
         let Some(said) = conformance(&mounted, &["--policy", "strict"]) else { return };
         // The script requires that only UTF-8 leaves the mount, which is not so with `show`. Everything else must pass.
         let expected = if existing == "show" { " failed 1 skipped 0" } else { " failed 0 skipped 0" };
@@ -282,7 +282,7 @@ fn the_conformance_names_pass_the_mount() {
 
 #[test]
 fn names_with_unneeded_escapes_are_ordinary_names() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     // DEL as rclone writes it, and escapes of a slash, a NUL, a dot and a letter.
     for name in ["a\u{2426}7Fb", "\u{2426}2F", "\u{2426}00", "\u{2426}2E", "\u{2426}41"] {
         fs::write(mounted.mnt().join(name), name).unwrap();

@@ -17,7 +17,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, SFlag, mknod};
 
 use crate::names::{conformance, errno, listed};
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::normalization_test::{rows, test_file};
 use namegate_testkit::wait_until;
 
@@ -25,8 +25,8 @@ pub const NFC: &str = "\u{E9}";
 pub const NFD: &str = "e\u{301}";
 pub const NONE: Errno = Errno::UnknownErrno;
 
-pub fn mounted(form: &str, on_mismatch: &str) -> Option<Mounted> {
-    Mounted::new(&["--normalize", form, "--on-mismatch", on_mismatch])
+pub fn mounted(form: &str, on_mismatch: &str) -> Option<TestMount> {
+    TestMount::new(&["--normalize", form, "--on-mismatch", on_mismatch])
 }
 
 pub fn ino(path: &Path) -> u64 {
@@ -326,7 +326,7 @@ fn two_clients_that_create_two_spellings_at_once_create_one_entry() {
 fn names_that_are_not_utf8_have_one_spelling_and_are_shown_as_configured() {
     for existing in ["escape", "show", "hide"] {
         let args = ["--normalize", "nfc", "--on-mismatch", "match", "--existing", existing];
-        let Some(mounted) = Mounted::new(&args) else { return };
+        let Some(mounted) = TestMount::new(&args) else { return };
         let (mnt, backing) = (mounted.mnt(), mounted.backing());
         let bad = OsStr::from_bytes(b"e\xCC\x81\xE9");
         fs::write(backing.join(bad), "bad").unwrap();

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::wait_until;
 
 /// Names with violations of many kinds, and names that they collide with or would be repaired to.
@@ -122,7 +122,7 @@ fn compare_refusals(config: &Path, profile: &str, found: &Findings) {
     let log = dir.path().join("audit");
     let files = [config, &log].map(|file| file.to_str().unwrap());
     let args = ["--config", files[0], "--audit", files[1], "--audit-rate", "100000", "--audit-log=off"];
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     let refused: BTreeSet<&[u8]> = NAMES
         .into_iter()
         .filter(|name| fs::File::create_new(mounted.mnt().join(OsStr::from_bytes(name))).is_err())

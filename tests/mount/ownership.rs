@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, open_to_all};
+use namegate_testkit::mounted::{TestMount, open_to_all};
 
 fn whose(path: &Path) -> (u32, u32, u32) {
     let metadata = fs::symlink_metadata(path).unwrap();
@@ -21,7 +21,7 @@ fn whose(path: &Path) -> (u32, u32, u32) {
 
 #[test]
 fn new_entries_belong_to_their_creator_and_obey_the_umask() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for (uid, gid, mask) in [(1234, 2345, 0o027), (0, 0, 0o022), (0, 2345, 0), (1234, 0, 0o077)] {
         let sub = format!("{uid}-{gid}");
         let (there, here) = (mounted.backing().join(&sub), mounted.mnt().join(&sub));
@@ -46,7 +46,7 @@ fn new_entries_belong_to_their_creator_and_obey_the_umask() {
 
 #[test]
 fn a_set_group_id_directory_passes_on_its_group() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let dir = mounted.mnt().join("shared");
     fs::create_dir(&dir).unwrap();
     chown(&dir, Some(0), Some(777)).unwrap();
@@ -61,7 +61,7 @@ fn a_set_group_id_directory_passes_on_its_group() {
 
 #[test]
 fn a_supplementary_group_grants_its_permissions() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let dir = mounted.mnt().join("of-group");
     fs::create_dir(&dir).unwrap();
     chown(&dir, Some(0), Some(777)).unwrap();
@@ -74,7 +74,7 @@ fn a_supplementary_group_grants_its_permissions() {
 
 #[test]
 fn writing_removes_the_capabilities_of_a_file() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     // VFS_CAP_REVISION_2 of linux/capability.h, effective, with CAP_NET_RAW.
     let capability = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let name = std::ffi::OsStr::new("security.capability");

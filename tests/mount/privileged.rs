@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag};
 
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, open_to_all};
+use namegate_testkit::mounted::{TestMount, open_to_all};
 
 fn leave_whiteout(from: &Path, to: &Path) -> Result<(), Errno> {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, libc::RENAME_WHITEOUT)
@@ -20,7 +20,7 @@ fn leave_whiteout(from: &Path, to: &Path) -> Result<(), Errno> {
 
 #[test]
 fn a_whiteout_belongs_to_its_creator() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for (uid, gid) in [(1234, 2345), (0, 0), (0, 77)] {
         let name = format!("{uid}-{gid}");
         let _ = mounted.same(|dir| {
@@ -41,7 +41,7 @@ fn a_whiteout_belongs_to_its_creator() {
 
 #[test]
 fn a_whiteout_is_a_new_entry_under_the_old_name_and_passes_the_gate() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     fs::write(mounted.backing().join(OsStr::from_bytes(b"\xFFold")), "content").unwrap();
     let shown = mounted.mnt().join("␦FFold");
     assert_eq!(leave_whiteout(&shown, &mounted.mnt().join("new")), Err(Errno::EINVAL));
@@ -53,7 +53,7 @@ fn a_whiteout_is_a_new_entry_under_the_old_name_and_passes_the_gate() {
 
 #[test]
 fn a_whiteout_is_not_left_under_a_name_in_another_form() {
-    let Some(mounted) = Mounted::new(&["--normalize", "nfc", "--on-mismatch", "convert"]) else { return };
+    let Some(mounted) = TestMount::new(&["--normalize", "nfc", "--on-mismatch", "convert"]) else { return };
     fs::write(mounted.backing().join("e\u{301}"), "content").unwrap();
     for name in ["e\u{301}", "\u{E9}"] {
         let refused = leave_whiteout(&mounted.mnt().join(name), &mounted.mnt().join("new"));
@@ -101,7 +101,7 @@ fn without_capabilities<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T
 
 #[test]
 fn trusted_attributes_are_visible_to_administrators_only() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for (name, uid, has_capabilities) in
         [("user", 1234, false), ("root", 0, true), ("root without capabilities", 0, false)]
     {
@@ -123,7 +123,7 @@ fn trusted_attributes_are_visible_to_administrators_only() {
 
 #[test]
 fn attributes_are_set_with_the_rights_of_groups_and_capabilities() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let _ = mounted.same(|dir| {
         let path = dir.join("file");
         fs::write(&path, "").unwrap();

@@ -11,7 +11,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{Whence, lseek};
 
 use crate::handles::ended;
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 
 /// Lists a directory, seeks to some of its entries, and shows how many there are. Reads the attributes of each if `stat` is given.
 const PROGRAM: &str = include_str!("list_entries.c");
@@ -38,7 +38,7 @@ fn output(program: &Path, args: &[&str], dir: &Path) -> String {
 
 #[test]
 fn programs_of_32_bits_list_directories_and_seek_in_them() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let programs = [program(&mounted.run_directory(), true), program(&mounted.run_directory(), false)];
     const DIRECTORIES: [(&str, usize); 3] = [("empty", 0), ("few", 3), ("many", 2000)];
     for (name, count) in DIRECTORIES {
@@ -106,7 +106,7 @@ fn entries_with_one_hash_are_listed_by_programs_of_32_bits() {
     if !made.is_ok_and(|status| status.success()) || !attach() {
         return println!("SKIPPED: no ext4 on a loop device");
     }
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &[]);
     let programs = [program(&mounted.run_directory(), true), program(&mounted.run_directory(), false)];
     let fill = |name: &str, ties: &[&str]| {
         let dir = mounted.backing().join(name);
@@ -145,7 +145,7 @@ fn entries_with_one_hash_are_listed_by_programs_of_32_bits() {
 
 #[test]
 fn programs_of_32_bits_read_attributes_on_file_systems_below() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let Some(program) = program(&mounted.run_directory(), true) else { return };
     let below = mounted.backing().join("below");
     fs::create_dir(&below).unwrap();

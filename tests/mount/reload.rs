@@ -15,18 +15,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::control::{ask, by_file, said, status, write_file};
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, prepare};
 use namegate_testkit::wait_until;
 
 /// Number of successful and failed reloads.
-fn reloads(mounted: &Mounted) -> (u64, u64) {
+fn reloads(mounted: &TestMount) -> (u64, u64) {
     let now = status(mounted);
     let count = |what: &str| now["counters"]["reloads"][what].as_u64().unwrap();
     (count("succeeded"), count("failed"))
 }
 
 /// Sends SIGHUP, and waits until the configuration has been read `count` times.
-fn hang_up(mounted: &Mounted, count: u64) {
+fn hang_up(mounted: &TestMount, count: u64) {
     mounted.signal(Signal::SIGHUP);
     wait_until("the reload", || {
         let (succeeded, failed) = reloads(mounted);
@@ -97,7 +97,7 @@ fn a_reload_under_load_fails_no_request_and_applies_to_the_next_name() {
 }
 
 /// The command of the unit, as the service manager runs it for the instance `share`.
-fn reload_by_unit(mounted: &Mounted) -> Option<i32> {
+fn reload_by_unit(mounted: &TestMount) -> Option<i32> {
     let unit = include_str!("../../systemd/namegate@.service");
     let command = unit.lines().find_map(|line| line.strip_prefix("ExecReload=/usr/bin/namegate ")).unwrap();
     let output = ask(mounted, command.split(' ').map(|word| word.replace("%i", "share")));

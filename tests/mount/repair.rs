@@ -16,11 +16,11 @@ use nix::unistd::mkfifo;
 use serde_json::Value;
 
 use crate::names::{errno, listed};
-use namegate_testkit::mounted::{Mounted, can_mount, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::wait_until;
 
-fn repairing(args: &[&str]) -> Option<Mounted> {
-    Mounted::new(&[&["--profile", "windows", "--mode", "repair"], args].concat())
+fn repairing(args: &[&str]) -> Option<TestMount> {
+    TestMount::new(&[&["--profile", "windows", "--mode", "repair"], args].concat())
 }
 
 /// Creates `name` in `dir` in every possible way, one directory each. Returns the directories.
@@ -152,7 +152,7 @@ fn repairs_are_recorded_with_the_stored_name() {
     let dir = prepare();
     let log = dir.path().join("audit.log");
     let args = ["--profile", "windows", "--mode", "repair", "--audit", log.to_str().unwrap()];
-    let mounted = Mounted::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     fs::create_dir(mounted.mnt().join("a:b")).unwrap();
     let log = mounted.mnt().with_file_name("audit.log");
     let text = || fs::read_to_string(&log).unwrap();
@@ -179,7 +179,7 @@ fn a_mount_that_repairs_warns_of_programs_that_synchronize() {
     mounted.signal(Signal::SIGTERM);
     let (status, said) = mounted.ended();
     assert_eq!((status.code(), said.matches(WARNING).count()), (Some(0), 1), "{said}");
-    let Some(mut mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+    let Some(mut mounted) = TestMount::new(&["--profile", "windows"]) else { return };
     for mode in ["repair", "repair", "enforcing"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         command.args(["mode", mode]).arg(mounted.mnt()).env("NAMEGATE_RUNTIME_DIR", mounted.run_directory());

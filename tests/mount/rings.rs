@@ -16,11 +16,11 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::control::status;
-use namegate_testkit::mounted::{Mounted, can_mount, is_enabled, prepare, unmount};
+use namegate_testkit::mounted::{TestMount, can_mount, is_enabled, prepare, unmount};
 use namegate_testkit::{PATIENCE, wait_until};
 
 /// A mount over io_uring; `None`, after a message, if there is none.
-fn over_rings(args: &[&str]) -> Option<Mounted> {
+fn over_rings(args: &[&str]) -> Option<TestMount> {
     if !is_enabled() {
         println!("SKIPPED: io_uring needs Y in /sys/module/fuse/parameters/enable_uring");
         return None;
@@ -28,12 +28,12 @@ fn over_rings(args: &[&str]) -> Option<Mounted> {
     can_mount().then(|| mount(args, "uring"))
 }
 
-fn mount(args: &[&str], transport: &str) -> Mounted {
+fn mount(args: &[&str], transport: &str) -> TestMount {
     let dir = prepare();
     let (source, target) = (dir.path().join("backing"), dir.path().join("mnt"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").args([&source, &target]).args(args).args(["--transport", transport]);
-    Mounted::by(dir, &target, command)
+    TestMount::by(dir, &target, command)
 }
 
 /// The processors on which this process may run.

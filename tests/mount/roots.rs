@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use crate::acls::{ACCESS, acl, get, set};
 use namegate_testkit::acting::act_as;
 use namegate_testkit::metrics::scraped;
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::wait_until;
 
 /// A user who does not own the root.
@@ -53,7 +53,7 @@ fn a_path_walk_of_a_user_who_does_not_own_the_root_costs_no_request() {
 
 #[test]
 fn an_acl_of_the_root_applies_at_once_and_a_change_in_the_source_after_the_attribute_timeout() {
-    let Some(mounted) = Mounted::new(&["--attr-timeout", "0.2"]) else { return };
+    let Some(mounted) = TestMount::new(&["--attr-timeout", "0.2"]) else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     if get(&backing, ACCESS) == Err(Errno::EOPNOTSUPP) {
         println!("SKIPPED: the temporary directory has no ACLs");
@@ -86,7 +86,7 @@ fn an_acl_of_the_root_applies_at_once_and_a_change_in_the_source_after_the_attri
 
 #[test]
 fn the_root_has_the_attributes_of_the_source_and_one_entry_in_the_mount_table() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     mounted.same(|dir| {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o1770)).unwrap();
         fs::create_dir_all(dir.join("a/b")).unwrap();

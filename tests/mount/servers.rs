@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use namegate_testkit::metrics::free_port;
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::wait_until;
 
 use clients::shown;
@@ -70,7 +70,7 @@ fn are_installed(programs: &[&str]) -> bool {
 impl Server {
     /// Starts `program`, after `write` has written its configuration into a new directory.
     fn new(
-        mounted: &Mounted,
+        mounted: &TestMount,
         program: impl AsRef<OsStr>,
         write: impl Fn(&Path, u16) -> (String, Vec<String>),
     ) -> Self {
@@ -94,7 +94,7 @@ impl Server {
     }
 
     /// Serves the mount as `share`, and the source itself as `plain`.
-    fn samba(mounted: &Mounted) -> Self {
+    fn samba(mounted: &TestMount) -> Self {
         Self::new(mounted, "smbd", |dir, port| {
             let (own, plain) = (dir.display(), mounted.backing());
             let own_directories: String =
@@ -135,7 +135,7 @@ impl Server {
     }
 
     /// A server of rclone for one protocol, such as `webdav`.
-    fn rclone(mounted: &Mounted, rclone: &OsStr, protocol: &str) -> Self {
+    fn rclone(mounted: &TestMount, rclone: &OsStr, protocol: &str) -> Self {
         let mnt = mounted.mnt();
         Self::new(mounted, rclone, |_, port| {
             let args = ["serve", protocol, "--config=/dev/null", &format!("--addr=127.0.0.1:{port}")];
@@ -143,7 +143,7 @@ impl Server {
         })
     }
 
-    fn ganesha(mounted: &Mounted) -> Self {
+    fn ganesha(mounted: &TestMount) -> Self {
         Self::new(mounted, "ganesha.nfsd", |dir, port| {
             let own = dir.display();
             fs::create_dir(dir.join("recovery")).unwrap();
@@ -195,7 +195,7 @@ fn samba_refuses_bad_names_with_a_status_that_the_errno_decides() {
         ("by-rule", "NT_STATUS_", "NT_STATUS_INVALID_PARAMETER"),
         ("EACCES", "NT_STATUS_ACCESS_DENIED", "NT_STATUS_ACCESS_DENIED"),
     ] {
-        let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", errno]) else { return };
+        let Some(mounted) = TestMount::new(&["--profile", "windows", "--errno", errno]) else { return };
         let server = Server::samba(&mounted);
         fs::write(server.dir.join("file"), "content").unwrap();
         let put =
@@ -223,7 +223,7 @@ fn samba_shows_and_removes_existing_names() {
     if !are_installed(&["smbd", "smbclient"]) {
         return;
     }
-    let Some(mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+    let Some(mounted) = TestMount::new(&["--profile", "windows"]) else { return };
     let old = mounted.backing().join(OsStr::from_bytes(b"caf\xE9"));
     fs::write(&old, "old").unwrap();
     fs::write(mounted.backing().join("com1.txt"), "old").unwrap();
@@ -242,7 +242,7 @@ fn samba_lists_through_the_mount_what_it_leaves_out_of_the_plain_directory() {
     if !are_installed(&["smbd", "smbclient"]) {
         return;
     }
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let dir = mounted.backing().join("dir");
     fs::create_dir(&dir).unwrap();
     for name in [&b"caf\xE9"[..], b"\xFF", b"a.txt", "März.txt".as_bytes()] {
@@ -279,7 +279,7 @@ fn nfs_refuses_bad_names_with_a_status_that_the_errno_decides() {
     for (errno, status) in
         [("EILSEQ", "NFS4ERR_SERVERFAULT"), ("EINVAL", "NFS4ERR_INVAL"), ("EACCES", "NFS4ERR_ACCESS")]
     {
-        let Some(mounted) = Mounted::new(&["--profile", "windows", "--errno", errno]) else { return };
+        let Some(mounted) = TestMount::new(&["--profile", "windows", "--errno", errno]) else { return };
         let old = mounted.backing().join(OsStr::from_bytes(b"old\xE9"));
         fs::write(&old, "old").unwrap();
         let server = Server::ganesha(&mounted);

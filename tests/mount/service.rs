@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::background::Unmounted;
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, prepare};
 use namegate_testkit::{PATIENCE, wait_until};
 
 /// Watchdog interval of these tests: long enough for a busy machine.
@@ -303,7 +303,7 @@ fn of_all_threads(process: u32, line: &str) -> Vec<String> {
 fn every_thread_of_a_server_is_confined_unless_disabled() {
     use namegate::service::confinement::FOR_SERVING;
     for (args, is_confined) in [(&[][..], true), (&["--no-sandbox"], false), (&["-o", "no_sandbox"], false)] {
-        let Some(mounted) = Mounted::new(args) else { return };
+        let Some(mounted) = TestMount::new(args) else { return };
         fs::create_dir(mounted.mnt().join("dir")).unwrap();
         let of_test = of_all_threads(std::process::id(), "CapPrm")[0].clone();
         let possible = u64::from_str_radix(&of_test, 16).unwrap();

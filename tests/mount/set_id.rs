@@ -16,7 +16,7 @@ use nix::unistd::pipe;
 
 use namegate_testkit::acting::act_as;
 use namegate_testkit::metrics::scraped;
-use namegate_testkit::mounted::{Mounted, has_no_passthrough, open_to_all, transport};
+use namegate_testkit::mounted::{TestMount, has_no_passthrough, open_to_all, transport};
 
 /// Owner and group of the file.
 const OWNER: u32 = 1234;
@@ -218,7 +218,7 @@ fn step() -> usize {
 
 /// Tries the combinations in a directory of the source and through the mount. If the kernel reads and writes files by itself,
 /// the mount serves its metrics at `port`.
-fn compare(mounted: &Mounted, port: Option<u16>) {
+fn compare(mounted: &TestMount, port: Option<u16>) {
     let native = mounted.backing().join("native");
     let through = mounted.mnt().join("through");
     let behind = mounted.backing().join("through");
@@ -279,7 +279,7 @@ fn set_id_bits_are_cleared_and_kept_as_on_the_file_system_itself() {
 
 #[test]
 fn set_id_bits_are_cleared_and_kept_if_contents_go_through_the_server() {
-    if let Some(mounted) = Mounted::of_overlay() {
+    if let Some(mounted) = TestMount::of_overlay() {
         compare(&mounted, None);
     }
 }

@@ -10,7 +10,7 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
 use namegate_testkit::acting::act_as;
-use namegate_testkit::mounted::{Mounted, open_to_all};
+use namegate_testkit::mounted::{TestMount, open_to_all};
 
 const OWNER: u32 = 1234;
 const GROUP: u32 = 2345;
@@ -81,7 +81,7 @@ fn outcomes(dir: &Path) -> Vec<(String, Result<(), Errno>, [u32; 3])> {
 
 #[test]
 fn a_change_of_owner_clears_the_set_id_bits_of_files_of_every_type() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let (expected, found) = (outcomes(&mounted.plain()), outcomes(&mounted.mnt()));
     let wrong: Vec<_> = expected.iter().zip(&found).filter(|(expected, found)| expected != found).collect();
     assert!(

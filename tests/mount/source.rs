@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::background::Unmounted;
 use crate::control::{ask, said, status};
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, prepare};
 use namegate_testkit::wait_until;
 
 fn tmpfs(place: &Path, options: &str) {
@@ -61,7 +61,7 @@ fn status_list_and_metrics_show_a_source_that_is_not_what_was_mounted() {
     let _unmounted = (Unmounted(&disk), Unmounted(&disk));
     tmpfs(&disk, "size=64k");
     fs::create_dir(disk.join("source")).unwrap();
-    let mounted = Mounted::of(dir, |dir| (dir.join("plain/source"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(dir, |dir| (dir.join("plain/source"), dir.join("mnt")), &[]);
     let disk = mounted.plain();
     let problems = || {
         let now = status(&mounted);
@@ -102,7 +102,7 @@ fn a_source_over_which_it_is_mounted_is_as_it_was() {
     if !can_mount() {
         return;
     }
-    let mounted = Mounted::of(prepare(), |dir| (dir.join("mnt"), dir.join("mnt")), &[]);
+    let mounted = TestMount::of(prepare(), |dir| (dir.join("mnt"), dir.join("mnt")), &[]);
     let source = &status(&mounted)["counters"]["gauges"]["source"];
     assert!(source.as_object().unwrap().values().all(|value| *value == Value::Bool(false)), "{source}");
 }

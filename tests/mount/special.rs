@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 /// The files that the server has open, except by `O_PATH`, according to proc_pid_fd(5).
 fn opened_by(server: u32) -> Vec<String> {
@@ -33,7 +33,7 @@ fn opened_by(server: u32) -> Vec<String> {
 
 #[test]
 fn a_fifo_connects_two_programs_and_not_the_server() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let path = mounted.mnt().join("fifo");
     mkfifo(&path, Mode::S_IRWXU).unwrap();
     let alone = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap_err();
@@ -59,7 +59,7 @@ fn a_fifo_connects_two_programs_and_not_the_server() {
 
 #[test]
 fn a_socket_is_bound_and_found() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let path = mounted.mnt().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let mut client = UnixStream::connect(&path).unwrap();
@@ -75,7 +75,7 @@ fn a_socket_is_bound_and_found() {
 
 #[test]
 fn a_device_is_created_with_its_number_and_cannot_be_opened() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     for (name, kind, device) in
         [("near", SFlag::S_IFCHR, makedev(1, 3)), ("far", SFlag::S_IFBLK, makedev(0xABC, 0x12345))]
     {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use nix::mount::{MsFlags, mount};
 
-use namegate_testkit::mounted::{Mounted, unmount};
+use namegate_testkit::mounted::{TestMount, unmount};
 use namegate_testkit::wait_until;
 
 /// Four programs write into one database, without waiting for the disk; prints what SQLite says of it, the journal that it used, and the number of rows.
@@ -58,7 +58,7 @@ fn a_database_with_four_writers_is_whole_with_every_kind_of_journal() {
     if !has("python3", &["-c", "import sqlite3"]) {
         return;
     }
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         for mode in ["delete", "truncate", "persist", "wal"] {
             let printed = mounted.same(|dir| {
                 let path = dir.join(format!("{mode}.db"));
@@ -74,7 +74,7 @@ fn a_file_system_in_a_file_on_the_mount_has_no_errors_after_use() {
     if !has("mkfs.ext4", &["-V"]) {
         return;
     }
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let (image, target) = (mounted.mnt().join("image"), mounted.plain().join("disk"));
         let (image, target) = (image.to_str().unwrap(), target.to_str().unwrap());
         fs::File::create(image).unwrap().set_len(16 << 20).unwrap();
@@ -144,7 +144,7 @@ fn use_overlay(dir: &Path) -> (Vec<(PathBuf, Option<Vec<u8>>)>, Vec<(PathBuf, Op
 
 #[test]
 fn an_overlay_with_its_layers_on_the_mount_is_as_one_in_a_plain_directory() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let (merged, upper) = mounted.same(use_overlay);
     let paths: Vec<&str> = merged.iter().map(|(path, _)| path.to_str().unwrap()).collect();
     assert_eq!(paths, ["changed", "dir", "dir/file", "dir/ÄÖÜ", "removed", "removed/new"]);
@@ -199,7 +199,7 @@ impl Drop for Killed {
 
 #[test]
 fn clients_that_wait_for_the_server_can_be_frozen_and_go_on_afterwards() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let Some(group) = ControlGroup::new() else { return };
     let counter = mounted.mnt().join("counter");
     let work = "while :; do echo x >>\"$0\"; mkdir \"$0.dir\"; rmdir \"$0.dir\"; done";

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::statvfs;
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::wait_until;
 
 /// A mount that is unmounted on drop.
@@ -36,7 +36,7 @@ impl Drop for Inside {
 
 #[test]
 fn a_mount_in_the_source_is_visible_and_separate() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let inside = Inside::new(None, mounted.backing().join("inside"));
     let (here, mnt) = (mounted.mnt().join("inside"), mounted.mnt());
     let own: Vec<PathBuf> = (0..20).map(|i| mnt.join(format!("{i}"))).collect();
@@ -71,7 +71,7 @@ fn a_mount_in_the_source_is_visible_and_separate() {
 
 #[test]
 fn unmounting_in_the_source_uncovers_what_is_below() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     let inside = Inside::new(None, mounted.backing().join("inside"));
     fs::write(mounted.mnt().join("inside/file"), "").unwrap();
     drop(inside);
@@ -83,7 +83,7 @@ fn unmounting_in_the_source_uncovers_what_is_below() {
 
 #[test]
 fn a_source_mounted_in_itself_causes_no_infinite_recursion() {
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     fs::create_dir(mounted.backing().join("sub")).unwrap();
     fs::write(mounted.backing().join("sub/file"), "content").unwrap();
     let _whole = Inside::new(Some(&mounted.backing()), mounted.backing().join("whole"));

@@ -13,7 +13,7 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
-use namegate_testkit::mounted::{Mounted, can_mount, has_no_passthrough, prepare, transport};
+use namegate_testkit::mounted::{TestMount, can_mount, has_no_passthrough, prepare, transport};
 
 const OLD: TimeSpec = TimeSpec::new(1000, 0);
 
@@ -22,8 +22,8 @@ fn make_old(path: &Path) {
 }
 
 /// A mount on which the kernel caches attributes for as long as a test takes.
-fn that_keeps_attributes() -> Option<Mounted> {
-    Mounted::new(&["--attr-timeout", "600", "--entry-timeout", "600"])
+fn that_keeps_attributes() -> Option<TestMount> {
+    TestMount::new(&["--attr-timeout", "600", "--entry-timeout", "600"])
 }
 
 #[test]
@@ -111,7 +111,7 @@ mapped.close()
 os.close(fd)
 print(mtime() > 1000, sum(open(path, "rb").read()))
 "#;
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let shown = mounted.same(|dir| {
             let Ok(output) = Command::new("python3").args(["-c", script]).arg(dir.join("mapped")).output()
             else {
@@ -158,7 +158,7 @@ fn a_noatime_mount_updates_no_access_time() {
     fs::set_permissions(backing.join("program"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink("file", backing.join("link")).unwrap();
     let places = |dir: &Path| (dir.join("backing"), dir.join("mnt"));
-    let mounted = Mounted::of(dir, places, &["-o", "noatime"]);
+    let mounted = TestMount::of(dir, places, &["-o", "noatime"]);
     let names = ["file", "program", "dir", "link"];
     let read = |root: &Path| {
         names.map(|name| {
@@ -186,7 +186,7 @@ fn a_file_shows_when_it_was_created() {
     if transport() == "fuser" {
         return println!("SKIPPED: fuser does not know STATX");
     }
-    let Some(mounted) = Mounted::new(&[]) else { return };
+    let Some(mounted) = TestMount::new(&[]) else { return };
     fs::write(mounted.mnt().join("file"), "content").unwrap();
     for name in ["file", ""] {
         let created = |dir: &Path| fs::symlink_metadata(dir.join(name)).unwrap().created();

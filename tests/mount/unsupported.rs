@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 /// Prints what it does instead on standard output, and what is not supported on standard error.
 const PROGRAM: &str = r#"
@@ -123,7 +123,7 @@ fn what_fuse_does_not_support_is_done_in_another_way() {
     if namegate_sys::release::running().is_none_or(|running| running < (6, 9, 0)) {
         return println!("SKIPPED: this kernel does not know all of these calls");
     }
-    for mounted in Mounted::both_ways() {
+    for mounted in TestMount::both_ways() {
         let (source, program) = (mounted.run_directory().join("p.c"), mounted.run_directory().join("p"));
         fs::write(&source, PROGRAM).unwrap();
         let compiled = Command::new("gcc").args(["-w", "-o"]).args([&program, &source]).status();

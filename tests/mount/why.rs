@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
-use namegate_testkit::mounted::{Mounted, can_mount, open_to_all};
+use namegate_testkit::mounted::{TestMount, can_mount, open_to_all};
 use namegate_testkit::wait_until;
 
 const NOBODY: u32 = 65534;
@@ -38,7 +38,7 @@ fn each_user_is_told_of_own_refusals_and_of_the_policy_of_the_mount() {
         println!("SKIPPED: needs root, to ask as another user");
         return;
     }
-    let mounted = Mounted::new(&["--profile", "windows", "--allow-other"]).expect("it can mount");
+    let mounted = TestMount::new(&["--profile", "windows", "--allow-other"]).expect("it can mount");
     open_to_all(mounted.mnt().parent().unwrap());
     let mnt = &mounted.mnt();
     let errno = |result: io::Result<File>| result.unwrap_err().raw_os_error();
@@ -91,7 +91,7 @@ fn a_policy_too_long_for_an_attribute_is_known() {
     let config = dir.path().join("policy.toml");
     let names: Vec<String> = (0..10_000).map(|number| format!("\"name{number:05}\"")).collect();
     fs::write(&config, format!("profiles = [\"utf8\"]\nreserved-names = [{}]\n", names.join(","))).unwrap();
-    let mounted = Mounted::new(&["--config", config.to_str().unwrap()]).expect("it can mount");
+    let mounted = TestMount::new(&["--config", config.to_str().unwrap()]).expect("it can mount");
     let mnt = &mounted.mnt();
     let why = |name: &str| why(0, &mnt.join(name));
     let (status, said) = why("name09999");
@@ -135,7 +135,7 @@ fn outside_of_a_mount_the_profile_decides() {
 
 #[test]
 fn refusals_are_followed_while_they_happen() {
-    let Some(mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+    let Some(mounted) = TestMount::new(&["--profile", "windows"]) else { return };
     let mnt = mounted.mnt();
     assert!(File::create(mnt.join("before?")).is_err());
     wait_until("the record", || why(0, &mnt.join("before?")).1.contains("was refused"));

@@ -15,7 +15,7 @@ use nix::fcntl::{AT_FDCWD, FallocateFlags, fallocate};
 use nix::sys::stat::{Mode, SFlag, mknod};
 
 use crate::server_of;
-use namegate_testkit::mounted::{Mounted, can_mount, prepare, transport};
+use namegate_testkit::mounted::{TestMount, can_mount, prepare, transport};
 use namegate_testkit::wait_until;
 
 /// An operation: its name and number, what is done before, and the operation itself, which checks its result.
@@ -262,14 +262,14 @@ const ALWAYS: &[&str] = &["read", "changed", "recorded", "sent", "finished"];
 const SOMETIMES: &[&str] = &["started", "copied"];
 
 /// A mount, and the file that says when its server dies.
-fn with_faults() -> (Mounted, PathBuf) {
+fn with_faults() -> (TestMount, PathBuf) {
     let dir = prepare();
     let fault = dir.path().join("fault");
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").arg(dir.path().join("backing")).arg(dir.path().join("mnt"));
     command.args(["--survive", "--no-passthrough"]).env("NAMEGATE_TEST_FAULT", &fault);
     let target = dir.path().join("mnt");
-    let mounted = Mounted::by(dir, &target, command);
+    let mounted = TestMount::by(dir, &target, command);
     (mounted, fault)
 }
 

@@ -9,11 +9,11 @@ use nix::sys::signal::Signal;
 
 use crate::clients::{EndOfWork, Work};
 use crate::{STUCK, kill_server, kills, surviving};
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::wait_until;
 
 /// Kills the server again and again while clients work.
-fn survives(mut mounted: Mounted, has_equivalents: bool) {
+fn survives(mut mounted: TestMount, has_equivalents: bool) {
     let mnt = mounted.mnt();
     for name in ["a", "b", "files", "list", "equivalent"] {
         fs::create_dir(mnt.join(name)).unwrap();

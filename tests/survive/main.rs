@@ -18,16 +18,16 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use namegate_testkit::mounted::{Mounted, transport};
+use namegate_testkit::mounted::{TestMount, transport};
 use namegate_testkit::wait_until;
 
 /// A mount that survives; `None`, after a message, if nothing can be mounted.
-fn surviving(args: &[&str]) -> Option<Mounted> {
+fn surviving(args: &[&str]) -> Option<TestMount> {
     if transport() != "dev" {
         println!("SKIPPED: mounts survive over the transport dev alone");
         return None;
     }
-    Mounted::new(&[&["--survive"], args].concat())
+    TestMount::new(&[&["--survive"], args].concat())
 }
 
 /// Whether a process has not ended. One that was killed is a child until its parent has noticed.
@@ -44,7 +44,7 @@ fn only_child(holder: Pid) -> Option<Pid> {
 }
 
 /// The server of a mount: the child of the holder.
-fn server_of(mounted: &Mounted) -> Pid {
+fn server_of(mounted: &TestMount) -> Pid {
     let holder = Pid::from_raw(mounted.server().cast_signed());
     let mut found = None;
     wait_until("the start of a server", || {
@@ -55,7 +55,7 @@ fn server_of(mounted: &Mounted) -> Pid {
 }
 
 /// Kills the server, and waits until another one has started.
-fn kill_server(mounted: &Mounted) {
+fn kill_server(mounted: &TestMount) {
     let server = server_of(mounted);
     kill(server, Signal::SIGKILL).unwrap();
     wait_until("the start of another server", || server_of(mounted) != server);

@@ -14,13 +14,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, fstat};
 
 use crate::{kill_server, server_of, surviving};
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, prepare};
 use namegate_testkit::wait_until;
 
 #[test]
 fn open_files_and_directories_remain_without_names_too() {
     let mounts = [surviving(&[]), surviving(&["--no-passthrough"])];
-    let overlay = || Mounted::of_overlay_with(&["--survive"]);
+    let overlay = || TestMount::of_overlay_with(&["--survive"]);
     for mounted in mounts.into_iter().flatten().chain(overlay()) {
         let mnt = mounted.mnt();
         fs::create_dir(mnt.join("removed")).unwrap();

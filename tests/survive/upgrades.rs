@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use crate::clients::Work;
 use crate::{kill_server, server_of, surviving};
 use namegate_testkit::hung::Hung;
-use namegate_testkit::mounted::{Mounted, can_mount, is_mounted, prepare, transport};
+use namegate_testkit::mounted::{TestMount, can_mount, is_mounted, prepare, transport};
 use namegate_testkit::program::copy_program;
 use namegate_testkit::wait_until;
 
@@ -28,7 +28,7 @@ fn an_upgrade_goes_on_with_open_files_and_under_load() {
     let mut command = Command::new(&program);
     command.arg("mount").arg(dir.path().join("backing")).arg(dir.path().join("mnt")).arg("--survive");
     let target = dir.path().join("mnt");
-    let mounted = Mounted::by(dir, &target, command);
+    let mounted = TestMount::by(dir, &target, command);
     let upgrade = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         command.arg("upgrade").arg(mounted.mnt()).env("NAMEGATE_RUNTIME_DIR", mounted.run_directory());
@@ -61,7 +61,7 @@ fn an_upgrade_goes_on_with_open_files_and_under_load() {
     });
     kill_server(&mounted);
     assert_eq!(open.metadata().unwrap().len(), 42);
-    let Some(other) = Mounted::new(&[]) else { return };
+    let Some(other) = TestMount::new(&[]) else { return };
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("upgrade").arg(other.mnt()).env("NAMEGATE_RUNTIME_DIR", other.run_directory());
     let output = command.output().unwrap();
@@ -122,7 +122,7 @@ fn settings_that_need_a_new_mount_are_reported_by_the_server_that_takes_over() {
     write("noexec = true\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").arg("--config").arg(&config);
-    let mut mounted = Mounted::by(dir, &target, command);
+    let mut mounted = TestMount::by(dir, &target, command);
     let namegate = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
         command.args(args).arg(mounted.mnt()).env("NAMEGATE_RUNTIME_DIR", mounted.run_directory());
@@ -163,14 +163,14 @@ fn settings_that_need_a_new_mount_are_reported_by_the_server_that_takes_over() {
 
 /// Has the server replaced as `namegate upgrade` does, and waits for the next one. Here, another program would have the open files of
 /// this process, and would have to close them before it starts.
-fn upgrade(mounted: &Mounted) {
+fn upgrade(mounted: &TestMount) {
     let server = server_of(mounted);
     mounted.signal(Signal::SIGUSR2);
     wait_until("the start of another server", || server_of(mounted) != server);
 }
 
 /// A file on a file system of its own below the source, whose syncs take `time`.
-fn slow_file(mounted: &Mounted, time: Duration) -> (Hung, File) {
+fn slow_file(mounted: &TestMount, time: Duration) -> (Hung, File) {
     let slow = Hung::new(mounted.backing().join("slow"));
     let file = File::options().write(true).open(mounted.mnt().join("slow/file-1")).unwrap();
     slow.syncs_in(time);

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::PATIENCE;
-use crate::mounted::Mounted;
+use crate::mounted::TestMount;
 
 /// A free port that the kernel assigns to no program that asks for any port: a connection at it has just been closed
 /// (TIME_WAIT). A program that asks for this port gets it.
@@ -22,10 +22,10 @@ pub fn free_port() -> u16 {
 }
 
 /// A mount, and the port at which it serves metrics.
-pub fn scraped(args: &[&str]) -> Option<(Mounted, u16)> {
+pub fn scraped(args: &[&str]) -> Option<(TestMount, u16)> {
     let port = free_port();
     let listen = port.to_string();
-    Some((Mounted::new(&[args, &["--metrics-listen", &listen]].concat())?, port))
+    Some((TestMount::new(&[args, &["--metrics-listen", &listen]].concat())?, port))
 }
 
 /// What a scrape of the port gets.
@@ -53,7 +53,7 @@ pub fn samples(text: &str, mountpoint: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-impl Mounted {
+impl TestMount {
     /// The samples that the mount serves at this port.
     pub fn metrics(&self, port: u16) -> BTreeMap<String, f64> {
         samples(&get(port), self.mnt().to_str().unwrap())

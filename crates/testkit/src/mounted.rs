@@ -17,7 +17,7 @@ use crate::program::program;
 use crate::wait_until;
 
 /// A temporary directory with `backing`, `mnt` and `plain` in it, and a server that mounts `backing` on `mnt`.
-pub struct Mounted {
+pub struct TestMount {
     dir: TempDir,
     server: Child,
     /// Reads the messages of the server, so that it never blocks on a full pipe.
@@ -75,7 +75,7 @@ pub fn unmount(path: &Path) {
     wait_until("the unmounting", || umount2(path, MntFlags::empty()).is_ok());
 }
 
-impl Mounted {
+impl TestMount {
     /// A mount with these arguments; `None`, after a message, if nothing can be mounted.
     pub fn new(args: &[&str]) -> Option<Self> {
         can_mount().then(|| Self::of(prepare(), |dir| (dir.join("backing"), dir.join("mnt")), args))
@@ -216,7 +216,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         // At most one is mounted. Detach it, because a failed test may have left files open.
         for place in ["mnt", "backing"] {

@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::{Server, are_installed, said};
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 const PAGE: &str = include_str!("../../../docs/SERVERS.md");
 
 /// The configuration in the section `heading` of the page, for this mount.
-pub(super) fn shown(heading: &str, mounted: &Mounted) -> String {
+pub(super) fn shown(heading: &str, mounted: &TestMount) -> String {
     let section = PAGE.split("\n## ").find(|section| section.lines().next() == Some(heading));
     let block = section.expect("the page has the section").split("```").nth(1).expect("it has a block");
     let (_, configuration) = block.split_once('\n').unwrap();
@@ -27,7 +27,7 @@ fn strings<const N: usize>(args: [&str; N]) -> Vec<String> {
 /// A server, and a client that puts `März.txt`, and then tries to put, to create a directory and to rename to `$BAD`.
 pub(super) struct Front<'f> {
     pub(super) programs: &'static [&'static str],
-    pub(super) start: &'f dyn Fn(&Mounted) -> Server,
+    pub(super) start: &'f dyn Fn(&TestMount) -> Server,
     pub(super) client: String,
     /// What the client prints for each `--errno`.
     pub(super) prints: &'static [(&'static str, &'static [&'static str])],
@@ -39,7 +39,7 @@ impl Front<'_> {
             return;
         }
         for (errno, prints) in self.prints {
-            let Some(mounted) = Mounted::new(&["--errno", errno]) else { return };
+            let Some(mounted) = TestMount::new(&["--errno", errno]) else { return };
             let old = mounted.backing().join(OsStr::from_bytes(b"old\xE9"));
             fs::write(&old, "old content\n").unwrap();
             let server = (self.start)(&mounted);
@@ -70,7 +70,7 @@ impl Front<'_> {
     }
 }
 
-fn sshd(mounted: &Mounted) -> Server {
+fn sshd(mounted: &TestMount) -> Server {
     fs::create_dir_all("/run/sshd").unwrap();
     Server::new(mounted, "/usr/sbin/sshd", |dir, port| {
         let own = dir.display();

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Server, are_installed, rclones, said};
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 
 /// A mount of a tree with names that are not UTF-8, one of them too long for its escape.
-fn mounted() -> Option<Mounted> {
-    let mounted = Mounted::new(&[])?;
+fn mounted() -> Option<TestMount> {
+    let mounted = TestMount::new(&[])?;
     let backing = mounted.backing();
     for (name, content) in [
         (&b"caf\xE9.txt"[..], "old"),
@@ -48,7 +48,7 @@ fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// The output of a shell script that finds the mount in `$MNT`, an empty directory in `$OUT` and `$RCLONE`.
-fn run(mounted: &Mounted, script: &str, rclone: &OsStr) -> String {
+fn run(mounted: &TestMount, script: &str, rclone: &OsStr) -> String {
     let output = Command::new("sh")
         .args(["-ec", script])
         .current_dir(mounted.plain().parent().unwrap())
@@ -125,7 +125,7 @@ const CHANGES: [(&[&str], &str); 4] = [
     ),
 ];
 
-fn assert_changed(mounted: &Mounted, by: &str) {
+fn assert_changed(mounted: &TestMount, by: &str) {
     let backing = mounted.backing();
     let of = |name: &[u8]| backing.join(OsStr::from_bytes(name));
     assert_eq!(fs::read_to_string(of(b"caf\xE9.txt")).unwrap(), "new", "{by}");

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::clients::{Front, shown};
 use super::{Server, are_installed, rclones, said};
-use namegate_testkit::mounted::Mounted;
+use namegate_testkit::mounted::TestMount;
 use namegate_testkit::{PATIENCE, wait_until};
 
 /// Starts the server that the page shows, with more options.
-fn serve(mounted: &Mounted, rclone: &OsStr, more: &[&str]) -> Server {
+fn serve(mounted: &TestMount, rclone: &OsStr, more: &[&str]) -> Server {
     let line = shown("rclone", mounted).lines().nth(1).unwrap().to_owned();
     Server::new(mounted, rclone, |dir, port| {
         let line = line.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"));
@@ -90,7 +90,7 @@ fn rclone_with_a_cache_accepts_what_the_mount_refuses_later() {
         return;
     }
     for rclone in rclones() {
-        let Some(mounted) = Mounted::new(&[]) else { return };
+        let Some(mounted) = TestMount::new(&[]) else { return };
         let server = serve(&mounted, &rclone, &["--vfs-cache-mode=writes", "--vfs-write-back=10ms"]);
         fs::write(server.dir.join("file"), "content").unwrap();
         let url = format!("http://127.0.0.1:{}/caf%E9", server.port);
@@ -105,7 +105,7 @@ fn rclone_with_a_cache_accepts_what_the_mount_refuses_later() {
 }
 
 /// What the program of Java prints with this variable, and how many entries the mount has then.
-fn java(mounted: &Mounted, variable: &str, options: &[&str]) -> (Vec<String>, usize) {
+fn java(mounted: &TestMount, variable: &str, options: &[&str]) -> (Vec<String>, usize) {
     fs::write(mounted.backing().join(OsStr::from_bytes(b"old\xE9")), "old").unwrap();
     let (name, value) = variable.split_once('=').unwrap();
     let output = Command::new("java")
@@ -130,7 +130,7 @@ fn java_needs_a_utf8_locale_and_sees_the_errno() {
         ("EILSEQ", format!("FileNotFoundException: {LONG}"), format!("FileSystemException: {LONG}")),
         ("EACCES", "FileNotFoundException: Permission denied".into(), "AccessDeniedException: ".into()),
     ] {
-        let Some(mounted) = Mounted::new(&["--profile", "strict", "--errno", errno]) else { return };
+        let Some(mounted) = TestMount::new(&["--profile", "strict", "--errno", errno]) else { return };
         let block = shown("Java", &mounted);
         let variable = block.lines().find_map(|line| line.strip_prefix("Environment=")).unwrap();
         let (lines, entries) = java(&mounted, variable, &[]);
@@ -139,14 +139,14 @@ fn java_needs_a_utf8_locale_and_sees_the_errno() {
         assert_eq!((lines, entries), (expected.map(String::from).to_vec(), 3));
     }
     for options in [&[][..], &["-Dsun.jnu.encoding=UTF-8", "-Dfile.encoding=UTF-8"]] {
-        let Some(mounted) = Mounted::new(&["--profile", "strict"]) else { return };
+        let Some(mounted) = TestMount::new(&["--profile", "strict"]) else { return };
         let (lines, entries) = java(&mounted, "LC_ALL=C", options);
         assert!(lines[0] == "io: done" && lines[2] == "io: done", "{lines:?}");
         assert!(lines[1].starts_with("nio: InvalidPathException"), "{lines:?}");
         let both = mounted.backing().join("??.txt");
         assert!(entries == 2 && both.exists(), "one overwrites the other: {lines:?}");
         assert_eq!(lines[6], "1 of 2 can be read");
-        let Some(mounted) = Mounted::new(&["--profile", "windows"]) else { return };
+        let Some(mounted) = TestMount::new(&["--profile", "windows"]) else { return };
         let (lines, entries) = java(&mounted, "LC_ALL=C", options);
         assert!(lines[0].starts_with("io: FileNotFoundException") && entries == 1, "{lines:?}");
     }
@@ -171,7 +171,7 @@ fn a_job_of_cron_reports_refusals_on_standard_error_only() {
     if !are_installed(&["cron", "unshare"]) {
         return;
     }
-    let Some(mounted) = Mounted::new(&["--errno", "EACCES"]) else { return };
+    let Some(mounted) = TestMount::new(&["--errno", "EACCES"]) else { return };
     let dir = mounted.plain().with_file_name("cron");
     let (source, own) = (dir.join("incoming"), dir.display());
     fs::create_dir_all(&source).unwrap();
