@@ -82,7 +82,7 @@ pub fn mount_of(fd: impl AsFd) -> Option<u64> {
     (stat.stx_mask & libc::STATX_MNT_ID != 0).then_some(stat.stx_mnt_id)
 }
 
-/// Reports whether an open directory is the root of a mount; `None` on kernels before 5.8. The file system is not asked. See statx(2).
+/// Reports whether an open file is the root of a mount; `None` on kernels before 5.8. The file system is not asked. See statx(2).
 pub fn is_mount_root(fd: impl AsFd) -> Option<bool> {
     const MOUNT_ROOT: u64 = libc::STATX_ATTR_MOUNT_ROOT as u64;
     let stat = unasked(fd, 0).ok()?;

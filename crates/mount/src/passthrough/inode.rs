@@ -236,11 +236,6 @@ impl NodeTable {
         mount_of(fd).filter(|&mount| Some(mount) != self.root_mount)
     }
 
-    /// Whether a file is on another mount than the source. Sends no request to its file system.
-    pub(super) fn is_elsewhere(&self, fd: &OwnedFd) -> bool {
-        mount_of(fd).is_some_and(|mount| Some(mount) != self.root_mount)
-    }
-
     /// Counts a lookup of an open file. The descriptor itself is not kept: that would keep the file open.
     pub(super) fn count_opened(&self, file: &OwnedFd) -> Result<LookupEntry> {
         match self.handle_of(file) {

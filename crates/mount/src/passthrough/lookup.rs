@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use namegate_core::gate::Admitted;
 use namegate_sys::open::beneath;
-use namegate_sys::stat::mount_of;
+use namegate_sys::stat::is_mount_root;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
@@ -24,10 +24,10 @@ impl Passthrough {
         match self.nodes.count_named(&parent, name.as_os_str())? {
             Some(entry) => Ok(entry),
             None => {
-                let held = self.hold(&parent, name)?;
-                match self.nodes.is_elsewhere(&held) && mount_of(&held) != mount_of(&parent) {
-                    true => self.nodes.count_unasked(held),
-                    false => self.nodes.count(held),
+                let held = self.hold(parent, name)?;
+                match is_mount_root(&held) {
+                    Some(true) => self.nodes.count_unasked(held),
+                    Some(false) | None => self.nodes.count(held),
                 }
             }
         }
