@@ -22,7 +22,7 @@ pub struct Browser {
 }
 
 /// The browser's program, if there is one.
-pub fn program() -> Option<PathBuf> {
+fn program() -> Option<PathBuf> {
     let named = std::env::var_os("NAMEGATE_CHROMIUM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = || {
@@ -35,8 +35,18 @@ pub fn program() -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts `program` with an empty page of 1280 by 1000.
-    pub fn start(program: &Path) -> Self {
+    /// Starts a browser with an empty page of 1280 by 1000; `None` if none is installed.
+    pub fn start() -> Option<Self> {
+        let browser = program().map(|program| Self::start_program(&program));
+        if browser.is_none() {
+            println!(
+                "SKIPPED: no browser is installed (Debian: chromium-headless-shell), so no page was opened"
+            );
+        }
+        browser
+    }
+
+    fn start_program(program: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
         // The protocol uses descriptors 3 and 4, which a shell can set up.
         let mut child = Command::new("sh")

@@ -2,6 +2,7 @@
 
 pub mod json;
 pub mod output;
+pub mod page;
 pub mod signature;
 pub mod spreadsheet;
 pub mod time;

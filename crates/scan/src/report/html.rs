@@ -1,9 +1,7 @@
 //! A page for browsers: readiness, charts, a table of all findings, and each name byte by byte.
 //!
-//! The page is one file and loads nothing: its Content-Security-Policy allows its script and style by their
-//! hashes, and no address. Names are data: they are in a block of JSON without markup, escaped for display as
-//! on a terminal, and the script inserts them as text only. Findings are written as they arrive; the head and the
-//! charts need all of them, and follow at the end.
+//! Names are data: they are in a block of JSON without markup, escaped for display as on a terminal, and the script inserts them as
+//! text only. Findings are written as they arrive; the head and the charts need all of them, and follow at the end.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +14,7 @@ use namegate_core::name::utf8;
 use namegate_core::policy::profile::ProfileSet;
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_files::json::{self, Hex};
+use namegate_files::page::{self, Page};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 use parking_lot::Mutex;
@@ -28,12 +27,12 @@ use super::{
     Summary,
 };
 
-const HEAD: &str = include_str!("html/head.html");
-const BODY: &str = include_str!("html/body.html");
-const STYLE: &str = include_str!("html/page.css");
-const SCRIPT: &str = include_str!("html/page.js");
-/// SHA-256 of the style and the script in base64, one per line; a test keeps them current.
-const HASHES: &str = include_str!("html/hashes.txt");
+const PAGE: Page = Page {
+    title: "File names: namegate report",
+    style: include_str!("html/page.css"),
+    body: include_str!("html/body.html"),
+    script: include_str!("html/page.js"),
+};
 
 /// Maximum number of findings with a row: what a browser can handle.
 const MAX_ROWS: u64 = 200_000;
@@ -233,15 +232,9 @@ impl<W: Write + Send> Html<W> {
             return Ok(());
         }
         self.has_begun = true;
-        let mut hashes = HASHES.lines();
-        let [style, script] = [(); 2].map(|()| hashes.next().unwrap_or_default());
-        let policy = format!(
-            "default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; base-uri 'none'; \
-             form-action 'none'"
-        );
-        self.out.write_all(HEAD.replace("{policy}", &policy).as_bytes())?;
-        write!(self.out, "<style>{STYLE}</style>\n</head>\n{BODY}")?;
-        self.out.write_all(b"<script type=\"application/json\" id=\"findings\">[")
+        PAGE.begin(&mut self.out)?;
+        page::begin_block(&mut self.out, "findings")?;
+        self.out.write_all(b"[")
     }
 
     /// Writes rendered elements. Nothing is before the first one.
@@ -335,10 +328,11 @@ impl<W: Write + Send> Report for Html<W> {
 
     fn finish(&mut self, basis: &CheckBasis, summary: &Summary) -> io::Result<()> {
         self.begin()?;
-        self.out.write_all(b"\n]</script>\n<script type=\"application/json\" id=\"run\">")?;
+        self.out.write_all(b"\n]")?;
+        page::end_block(&mut self.out)?;
         let run = self.run(basis, summary);
-        json::write_in_markup(&mut self.out, &run)?;
-        write!(self.out, "</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")?;
+        page::write_block(&mut self.out, "run", &run)?;
+        PAGE.end(&mut self.out)?;
         self.out.flush()
     }
 }

@@ -1,27 +1,9 @@
-"use strict";
-/* Draws the page from its two blocks of data. Names come onto the page as text only, never as markup. */
+/* Draws the report from its two blocks of data. */
 (() => {
-  const byId = (id) => document.getElementById(id);
+  const { byId, el, fill, svg, number, plural, share, literal, fact, compare, hex2, bytesOf, byteString, inBytes, escaped, virtualList } = page;
   const run = JSON.parse(byId("run").textContent);
   const elements = JSON.parse(byId("findings").textContent);
   byId("findings").textContent = "";
-
-  const SVG = "http://www.w3.org/2000/svg";
-  const number = new Intl.NumberFormat("en-US");
-  const fill = (node, attributes, children) => {
-    for (const [key, value] of Object.entries(attributes || {})) {
-      if (value === null || value === undefined || value === false) continue;
-      if (key === "text") node.textContent = value;
-      else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-      else node.setAttribute(key, value);
-    }
-    for (const child of children) if (child !== null && child !== undefined) node.append(child);
-    return node;
-  };
-  const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
-  const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
-  const plural = (n, one, many) => `${number.format(n)} ${n === 1 ? one : many}`;
-  const share = (n, all) => (all > 0 ? n / all : 0);
 
   /* ---- the data ---- */
 
@@ -44,31 +26,11 @@
     row.find = `${row.dir}/${row.name}\n${row.rules.join(" ")}\n${row.reasons.map((r) => r[5]).join("\n")}\n${row.fix}\n${row.owner}\n${row.note}\n${row.guess ? "guess" : ""}`.toLowerCase();
   }
 
-  /* ---- colours ---- */
-
-  const theme = byId("theme");
-  const dark = (on) => {
-    document.documentElement.classList.toggle("dark", on);
-    theme.setAttribute("aria-pressed", String(on));
-  };
-  const prefers = matchMedia("(prefers-color-scheme: dark)");
-  dark(prefers.matches);
-  let chosen = false;
-  prefers.addEventListener("change", (event) => { if (!chosen) dark(event.matches); });
-  theme.addEventListener("click", () => {
-    chosen = true;
-    dark(!document.documentElement.classList.contains("dark"));
-  });
-
   /* ---- what was found ---- */
 
   document.title = run.title;
   byId("title").textContent = run.title;
-  const fact = (key, ...values) => {
-    if (values.length) byId("facts").append(el("div", {}, el("dt", { text: key }), ...values.map((value) => el("dd", {}, value))));
-  };
   const LISTED = 12;
-  const literal = (text) => el("bdi", { class: "name", text });
   fact("Scanned", ...run.scanned.slice(0, LISTED).map(literal),
     ...(run.scanned.length > LISTED ? [`and ${number.format(run.scanned.length - LISTED)} more`] : []));
   fact("Host", ...(run.host ? [literal(run.host)] : []));
@@ -145,7 +107,7 @@
   /* ---- charts ---- */
 
   const filters = { search: byId("search"), concern: byId("concern"), severity: byId("severity"), rule: byId("rule"), profile: byId("profile") };
-  const toFindings = () => { byId("list").scrollIntoView(); byId("view").focus({ preventScroll: true }); };
+  const toFindings = () => { byId("list").scrollIntoView(); list.focus(); };
   const chart = (title, entries, choose) => {
     const card = el("article", { class: "card chart" }, el("h3", { text: title }));
     byId("charts").append(card);
@@ -189,31 +151,13 @@
 
   /* ---- the table: only the rows that are seen are on the page ---- */
 
-  const view = byId("view"), tall = byId("tall"), head = byId("head");
-  /* Where there is no room for columns, the cells of a row stand one below the other. The style says so too. */
-  const isNarrow = matchMedia("(max-width: 980px)");
-  const rowHeight = () => (isNarrow.matches ? 30 + 22 * (run.owners ? 4 : 3) : 40);
-  let ROW = rowHeight();
-  /* Browsers stop drawing far below the top of a very tall element; what is taller is scrolled in proportion. */
-  const MAX_HEIGHT = 8000000;
   let only = null;
   let order = [];
   let sort = { key: "", down: false };
-  let selected = -1;
-  const drawn = new Map();
 
   for (const rule of broken) filters.rule.append(el("option", { value: rule.name, text: `${rule.name} (${plural(rule.names, "name", "names")})` }));
   for (const profile of [...new Set(sets.flatMap(([all]) => all))].sort()) filters.profile.append(el("option", { value: profile, text: profile }));
 
-  /* In the order of bytes, as everything else sorts names: that of code points (RFC 3629, section 1), where strings compare UTF-16 units. */
-  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-  const encoder = new TextEncoder();
-  const byteString = (bytes) => {
-    let text = "";
-    for (const byte of bytes) text += String.fromCharCode(byte);
-    return text;
-  };
-  const inBytes = (text) => (/^[\0-\x7F]*$/.test(text) ? text : byteString(encoder.encode(text)));
   const keys = {
     name: (row) => (row.hex === null ? inBytes(row.name) : byteString(bytesOf(row))), dir: (row) => inBytes(row.dir), owner: (row) => inBytes(row.owner),
     rules: (row) => row.rules.join(" "), fix: (row) => inBytes(row.fix) };
@@ -246,13 +190,7 @@
     byId("clear").hidden = !filtered;
     byId("shown").textContent = (filtered ? `${number.format(order.length)} of ${plural(rows.length, "name", "names")}` : plural(rows.length, "name", "names")) +
       (only !== null ? ` in ${only}` : "");
-    view.setAttribute("aria-rowcount", String(order.length + 1));
-    selected = order.length ? Math.min(Math.max(selected, 0), order.length - 1) : -1;
-    tall.style.height = `${Math.min(order.length * ROW, MAX_HEIGHT)}px`;
-    view.style.height = `${Math.min(600, Math.max(order.length * ROW, 120) + head.offsetHeight)}px`;
-    view.scrollTop = 0;
-    selected = order.length ? 0 : -1;
-    draw(true);
+    list.show(order);
   };
   const reset = () => {
     for (const control of Object.values(filters)) control.value = "";
@@ -272,77 +210,8 @@
     el("div", { class: "c-rules", role: "gridcell", title: rulesText(row) }, row.note ? el("span", { class: "pill p-error", text: row.note }) : null, ...row.rules.map(pill)),
     el("div", { class: "c-fix", role: "gridcell", title: fixText(row) }, row.guess ? el("span", { class: "pill p-warn", text: "guess" }) : null, el("bdi", { class: "name", text: row.fix })),
   ].filter(Boolean);
-  /* Where the list is scrolled to, in pixels of a list that were as tall as it should be. */
-  const seenHeight = () => view.clientHeight - head.offsetHeight;
-  const scale = () => {
-    const full = order.length * ROW, height = Math.min(full, MAX_HEIGHT), seen = seenHeight();
-    return full > height ? (full - seen) / (height - seen) : 1;
-  };
-  const draw = (anew) => {
-    if (anew) {
-      drawn.clear();
-      tall.replaceChildren();
-    }
-    if (!order.length) {
-      tall.replaceChildren(el("div", { role: "row" }, el("p", { class: "empty", role: "gridcell", text: rows.length ? "No finding matches." : "No findings." })));
-      view.removeAttribute("aria-activedescendant");
-      return;
-    }
-    const factor = scale(), offset = view.scrollTop * factor;
-    const first = Math.max(0, Math.floor(offset / ROW) - 8);
-    const last = Math.min(order.length, Math.ceil((offset + seenHeight()) / ROW) + 8);
-    for (const [at, node] of drawn) {
-      if (at < first || at >= last) {
-        node.remove();
-        drawn.delete(at);
-      }
-    }
-    for (let at = first; at < last; at++) {
-      let node = drawn.get(at);
-      if (!node) {
-        node = el("div", { class: "row", role: "row", id: `r${at}`, "aria-rowindex": at + 2 }, ...cells(rows[order[at]]));
-        drawn.set(at, node);
-        tall.append(node);
-      }
-      node.style.top = `${at * ROW - offset + view.scrollTop}px`;
-      node.setAttribute("aria-selected", String(at === selected));
-    }
-    if (drawn.has(selected)) view.setAttribute("aria-activedescendant", `r${selected}`);
-    else view.removeAttribute("aria-activedescendant");
-  };
-  const select = (at) => {
-    selected = Math.min(Math.max(at, 0), order.length - 1);
-    const top = selected * ROW, factor = scale(), offset = view.scrollTop * factor;
-    if (top < offset) view.scrollTop = top / factor;
-    else if (top + ROW > offset + seenHeight()) view.scrollTop = (top + ROW - seenHeight()) / factor;
-    draw(false);
-  };
-  let waiting = false;
-  view.addEventListener("scroll", () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; draw(false); });
-  });
-  tall.addEventListener("click", (event) => {
-    const node = event.target.closest(".row");
-    if (!node) return;
-    selected = Number(node.id.slice(1));
-    draw(false);
-    explain(rows[order[selected]]);
-  });
-  isNarrow.addEventListener("change", () => { ROW = rowHeight(); apply(); });
-  view.addEventListener("keydown", (event) => {
-    /* The buttons in the headings have keys of their own. */
-    if (event.target !== view) return;
-    const page = Math.floor(seenHeight() / ROW) - 1;
-    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length };
-    if (event.key in moves) {
-      event.preventDefault();
-      select(selected + moves[event.key]);
-    } else if ((event.key === "Enter" || event.key === " ") && selected >= 0) {
-      event.preventDefault();
-      explain(rows[order[selected]]);
-    }
+  const list = virtualList({
+    lines: run.owners ? 4 : 3, cells: (at) => cells(rows[at]), empty: rows.length ? "No finding matches." : "No findings.", open: (at) => explain(rows[at]),
   });
   for (const button of document.querySelectorAll("[data-sort]")) {
     button.addEventListener("click", () => {
@@ -362,7 +231,7 @@
     typing = setTimeout(apply, rows.length > 20000 ? 120 : 0);
   });
   filters.search.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowDown" || event.key === "Enter") { event.preventDefault(); view.focus(); }
+    if (event.key === "ArrowDown" || event.key === "Enter") { event.preventDefault(); list.focus(); }
   });
   for (const key of ["concern", "severity", "rule", "profile"]) filters[key].addEventListener("change", apply);
   byId("clear").addEventListener("click", () => { reset(); apply(); filters.search.focus(); });
@@ -376,13 +245,6 @@
   /* ---- a name, byte by byte (ISO/IEC 10646-1 Annex R for the structure, RFC 3629 for the verdict) ---- */
 
   const detail = byId("detail");
-  const hex2 = (n) => n.toString(16).toUpperCase().padStart(2, "0");
-  const bytesOf = (row) => {
-    if (row.hex === null) return encoder.encode(row.name);
-    const bytes = new Uint8Array(row.hex.length / 2);
-    for (let at = 0; at < bytes.length; at++) bytes[at] = parseInt(row.hex.slice(2 * at, 2 * at + 2), 16);
-    return bytes;
-  };
   const announced = (byte) => (byte < 0x80 ? 1 : byte < 0xC0 ? 0 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF8 ? 4 : byte < 0xFC ? 5 : byte < 0xFE ? 6 : 0);
   const LEAST = [0, 0, 0x80, 0x800, 0x10000, 0x200000, 0x4000000];
   /* The sequences that the bytes form: where, which value, and whether RFC 3629 allows it. */
@@ -408,14 +270,6 @@
     }
     return found;
   };
-  const HIDES = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD\u2800\\]/u;
-  const SHORT = { "\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r" };
-  /* A sequence as it is shown, and whether that is the character itself, which marks can then combine with. */
-  const shown = (sequence, inner, hasBase) => {
-    const c = String.fromCodePoint(sequence.value);
-    if (c === " " ? inner : !HIDES.test(c) && (hasBase || !/\p{M}/u.test(c))) return [c, true];
-    return [SHORT[c] || `\\u{${sequence.value.toString(16).toUpperCase()}}`, false];
-  };
   const heading = (row, bytes, found) => {
     const title = el("h2", { class: "name", id: "detail-title", dir: "ltr" });
     const weight = (at) => row.reasons.reduce((most, [, error, start, end]) =>
@@ -427,7 +281,7 @@
       if (sequence.wrong) {
         hasBase = false;
         for (const byte of bytes.slice(sequence.start, sequence.end)) piece += `\\x${hex2(byte)}`;
-      } else [piece, hasBase] = shown(sequence, first < sequence.start && sequence.start < last, hasBase);
+      } else [piece, hasBase] = escaped(sequence.value, first < sequence.start && sequence.start < last, hasBase);
       const now = weight(sequence);
       if (open === null || now !== level) {
         open = now ? el("mark", { class: now === 1 ? "w" : "" }) : el("span");
@@ -504,7 +358,7 @@
     detail.scrollTop = 0;
   };
   detail.addEventListener("click", (event) => { if (event.target === detail) detail.close(); });
-  detail.addEventListener("close", () => view.focus({ preventScroll: true }));
+  detail.addEventListener("close", list.focus);
 
   /* ---- the rest ---- */
 
