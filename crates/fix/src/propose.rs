@@ -23,9 +23,10 @@ mod settings;
 mod spill;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::io;
+use std::mem;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,7 @@ pub fn propose(
         found: Mutex::default(),
     };
     tree.read(&|event| reader.handle(event, None));
-    reader.review_encodings(&request.exclude);
+    reader.review_encodings(&request.exclude)?;
     let TreeFindings { lines, linked, left_out, mut work_trees, failure, .. } = reader.found.into_inner();
     if let Some(failure) = failure {
         return Err(failure);
@@ -107,6 +108,8 @@ struct TreeFindings {
     linked: RecordSorter,
     encodings: TreeEncodings,
     uncertain: Vec<UncertainDirectory>,
+    /// The lines of uncertain directories that have some.
+    uncertain_lines: RecordSorter,
     /// The number of names that get no new name because the targets only advise against them.
     left_out: u64,
     /// The tops of Git work trees.
@@ -115,13 +118,15 @@ struct TreeFindings {
     failure: Option<io::Error>,
 }
 
-/// A directory whose guesses may change when the names of the whole tree are known: it has no lines until then.
+/// A directory whose guesses may change when the names of the whole tree are known.
 struct UncertainDirectory {
     dir: Vec<u8>,
     /// The number of bytes of its path that are those of the root.
     root_len: usize,
     /// The name of a root. Other directories are read again.
     single: Option<DirectoryBatch>,
+    /// Lines were made without evidence of other directories; they are right unless the review finds some.
+    has_lines: bool,
 }
 
 struct PlanReader<'r> {
@@ -170,7 +175,8 @@ impl PlanReader<'_> {
                 let (dir, root_len, is_whole) = (dir.to_vec(), batch.root_len, batch.is_whole());
                 drop(proposals);
                 let single = Some(batch).filter(|_| !is_whole);
-                self.found().uncertain.push(UncertainDirectory { dir, root_len, single });
+                let uncertain = UncertainDirectory { dir, root_len, single, has_lines: false };
+                self.found().uncertain.push(uncertain);
                 return Ok(());
             }
         }
@@ -199,35 +205,53 @@ impl PlanReader<'_> {
         let Some(evidence) = evidence else { return Ok(()) };
         let Some(lines) = LineMaker::open(self.root_set, dir, self.observer) else { return Ok(()) };
         let proposals = large.propose(evidence, &lines)?;
+        let is_uncertain = proposals.is_uncertain && review.is_none();
         if review.is_none() {
             self.found().add_counts(dir, false, proposals.left_out);
-            if proposals.is_uncertain {
-                let uncertain = UncertainDirectory { dir: dir.to_vec(), root_len, single: None };
-                self.found().uncertain.push(uncertain);
+        }
+        if is_uncertain {
+            let has_lines = above.is_empty();
+            let uncertain = UncertainDirectory { dir: dir.to_vec(), root_len, single: None, has_lines };
+            self.found().uncertain.push(uncertain);
+            if !has_lines {
                 return Ok(());
             }
         }
-        let count = large.write(proposals, &lines, &mut |lines| self.found().add_lines(dir, lines))?;
+        let count = large.write(proposals, &lines, &mut |lines| match is_uncertain {
+            true => self.found().add_uncertain_lines(dir, lines),
+            false => self.found().add_lines(dir, lines),
+        })?;
         observer.checked(&path, 0, count);
         Ok(())
     }
 
-    /// Plans the directories with guesses, with the other names of the tree as evidence.
-    fn review_encodings(&self, exclude: &Exclude) {
-        let (uncertain, encodings) = {
-            let mut found = self.found();
-            (std::mem::take(&mut found.uncertain), std::mem::take(&mut found.encodings))
+    /// Plans the directories with guesses, with the other names of the tree as evidence. Lines that were made with the same evidence
+    /// stay.
+    fn review_encodings(&self, exclude: &Exclude) -> io::Result<()> {
+        let (uncertain, lines, encodings) = {
+            let TreeFindings { uncertain, uncertain_lines, encodings, .. } = &mut *self.found();
+            (mem::take(uncertain), mem::take(uncertain_lines), mem::take(encodings))
         };
-        for UncertainDirectory { dir, root_len, single } in uncertain {
+        let mut unchanged = HashSet::new();
+        for UncertainDirectory { dir, root_len, single, has_lines } in uncertain {
             if self.observer.is_stopped() {
-                return;
+                return Ok(());
             }
             let earlier = encodings.elsewhere(&dir).unwrap_or_default();
             match single {
+                _ if has_lines && earlier.is_empty() => _ = unchanged.insert(dir),
                 Some(batch) => _ = self.handle(SourceEvent::Directory(batch), Some(&earlier)),
                 None => self.review_directory(&dir, root_len, exclude, &earlier),
             }
         }
+        let lines = lines.finish()?;
+        let (mut cursor, mut found) = (lines.cursor()?, self.found());
+        while let Some(line) = cursor.next()? {
+            if unchanged.contains(line.dir) {
+                found.lines.push(line)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads an uncertain directory again, and plans it with `earlier` names as evidence.
@@ -267,6 +291,11 @@ impl TreeFindings {
     /// Adds lines of a directory.
     fn add_lines(&mut self, dir: &[u8], lines: &[LineRecord]) -> io::Result<()> {
         lines.iter().try_for_each(|line| self.lines.push(line.in_directory(dir)))
+    }
+
+    /// Adds lines of an uncertain directory.
+    fn add_uncertain_lines(&mut self, dir: &[u8], lines: &[LineRecord]) -> io::Result<()> {
+        lines.iter().try_for_each(|line| self.uncertain_lines.push(line.in_directory(dir)))
     }
 }
 

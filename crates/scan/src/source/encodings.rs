@@ -24,6 +24,12 @@ pub struct EarlierNames {
     pub place: &'static str,
 }
 
+impl EarlierNames {
+    pub fn is_empty(&self) -> bool {
+        self.place.is_empty()
+    }
+}
+
 /// The encodings of the names of a tree, as far as they were guessed.
 #[derive(Debug, Default)]
 pub struct TreeEncodings {

@@ -57,6 +57,17 @@ fn request(root: &Path, exclude: &[&str]) -> PlanRequest {
 
 /// The lines of the plan if each directory is handed over in parts of `len` names.
 fn in_parts(request: &PlanRequest, policy: &Policy, settings: &PlanSettings, len: usize) -> Vec<String> {
+    in_parts_with(request, policy, settings, len, || {})
+}
+
+/// The same, and calls `before_review` when all directories have been read.
+fn in_parts_with(
+    request: &PlanRequest,
+    policy: &Policy,
+    settings: &PlanSettings,
+    len: usize,
+    before_review: impl FnOnce(),
+) -> Vec<String> {
     let root_set = RootSet::open(&request.paths);
     let scope = Scope { max_depth: usize::MAX, one_file_system: true, exclude: request.exclude.clone() };
     let reader = PlanReader {
@@ -71,7 +82,8 @@ fn in_parts(request: &PlanRequest, policy: &Policy, settings: &PlanSettings, len
         }
         event => reader.handle(event, None),
     });
-    reader.review_encodings(&request.exclude);
+    before_review();
+    reader.review_encodings(&request.exclude).unwrap();
     let TreeFindings { lines, linked, failure, .. } = reader.found.into_inner();
     assert!(failure.is_none(), "{failure:?}");
     let (lines, linked) = (lines.finish().unwrap(), linked.finish().unwrap());
@@ -216,4 +228,46 @@ fn a_large_directory_with_guesses_is_reviewed_with_the_rest_of_the_tree() {
         "{}",
         last[0]
     );
+}
+
+/// The lines of the plan for `root`, whose directories come in parts of four names; it is the same as that of whole directories.
+fn lines_in_parts(root: &Path, before_review: impl FnOnce()) -> Vec<String> {
+    let (request, policy, settings) = (request(root, &[]), policy(&["utf8"], None), PlanSettings::default());
+    let whole = finished(propose(&request, &policy, &settings, &NoProgress).unwrap(), &policy, &settings);
+    let lines = in_parts_with(&request, &policy, &settings, 4, before_review);
+    assert_eq!(lines, whole);
+    lines
+}
+
+fn make_names(dir: &Path, names: &[&[u8]]) {
+    fs::create_dir(dir).unwrap();
+    names.iter().for_each(|name| drop(fs::File::create_new(dir.join(path(name))).unwrap()));
+}
+
+const CYRILLIC_GUESS: &[u8] = b"\xE4\xF0\xF3\xE3";
+const GUESSES: &[&[u8]] = &[b"a", b"b", b"c", b"d", b"e", CYRILLIC_GUESS];
+
+#[test]
+fn a_large_directory_is_read_once_if_no_other_name_says_more_about_its_guesses() {
+    let temporary = tempfile::tempdir().unwrap();
+    let root = temporary.path().canonicalize().unwrap();
+    make_names(&root.join("guesses"), GUESSES);
+    make_names(&root.join("others"), &[b"f", "\u{e9}".as_bytes()]);
+    let lines = lines_in_parts(&root, || fs::remove_dir_all(root.join("guesses")).unwrap());
+    assert!(lines.len() == 1 && lines[0].contains("from this name alone"), "{lines:?}");
+}
+
+#[test]
+fn a_large_directory_with_guesses_changes_another_one_and_keeps_its_own_lines() {
+    let temporary = tempfile::tempdir().unwrap();
+    let root = temporary.path().canonicalize().unwrap();
+    make_names(&root.join("first"), GUESSES);
+    let alone = lines_in_parts(&root.join("first"), || {});
+    assert!(alone[0].contains("from this name alone"), "{alone:?}");
+    make_names(&root.join("second"), &[b"a", b"b", b"c", b"d", b"\xEF\xF0\xE8"]);
+    // The name in the first directory is too little to be evidence.
+    let lines = lines_in_parts(&root, || fs::remove_dir_all(root.join("second")).unwrap());
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].contains("in the rest of the tree"), "{lines:?}");
+    assert!(lines[1].contains("from this name alone"), "{lines:?}");
 }
