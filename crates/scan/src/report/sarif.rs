@@ -132,22 +132,34 @@ fn literal(text: &str) -> String {
 }
 
 /// A message that viewers show as it is.
-fn message(text: &str) -> Value {
-    json!({ "text": literal(text) })
+fn message(text: &str) -> SarifMessage {
+    SarifMessage { text: literal(text) }
 }
 
+#[derive(Serialize)]
+struct SarifMessage {
+    text: String,
+}
+
+// What every result has is a struct: a `Value` would allocate each key again.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SarifResult<'r> {
     rule_id: &'static str,
     rule_index: usize,
     level: &'static str,
-    message: Value,
+    message: SarifMessage,
     locations: [&'r SarifLocation; 1],
-    partial_fingerprints: Value,
+    partial_fingerprints: PartialFingerprints,
     properties: ResultProperties<'r>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     related_locations: Vec<SarifLocation>,
+}
+
+#[derive(Serialize)]
+struct PartialFingerprints {
+    #[serde(rename = "pathAndRule/v1")]
+    path_and_rule: String,
 }
 
 #[derive(Serialize)]
@@ -179,22 +191,40 @@ struct ResultProperties<'r> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SarifLocation {
-    physical_location: Value,
+    physical_location: PhysicalLocation,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<Value>,
+    message: Option<SarifMessage>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PhysicalLocation {
+    artifact_location: ArtifactLocation,
+    region: Region,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ArtifactLocation {
+    uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri_base_id: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Region {
+    start_line: u32,
 }
 
 impl SarifLocation {
     fn new(path: &[u8]) -> Self {
         let path = path.strip_prefix(b"./").unwrap_or(path);
-        let mut artifact_location = json!({ "uri": reference(path) });
-        if !path.starts_with(b"/") {
-            artifact_location["uriBaseId"] = "%SRCROOT%".into();
-        }
-        let physical_location =
-            json!({ "artifactLocation": artifact_location, "region": { "startLine": 1 } });
+        let uri_base_id = (!path.starts_with(b"/")).then_some("%SRCROOT%");
+        let artifact_location = ArtifactLocation { uri: reference(path), uri_base_id };
+        let physical_location = PhysicalLocation { artifact_location, region: Region { start_line: 1 } };
         Self { physical_location, id: None, message: None }
     }
 }
@@ -222,7 +252,7 @@ fn write_record(out: &mut Vec<u8>, record: &ReportedName, most: usize) -> usize 
             level: level(violation.severity),
             message: message(&format!("`{name}`: {}{suggestion}", record.message_of(objection))),
             locations: [&location],
-            partial_fingerprints: json!({ "pathAndRule/v1": record.fingerprint(violation.rule) }),
+            partial_fingerprints: PartialFingerprints { path_and_rule: record.fingerprint(violation.rule) },
             properties: ResultProperties {
                 concern: violation.rule.rule().concern.as_str(),
                 name_hex: Hex(&record.name),
