@@ -107,6 +107,36 @@ fn an_interrupted_scan_ends_with_a_whole_report_and_is_resumed_without_loss() {
 }
 
 #[test]
+fn the_names_of_a_resumed_scan_are_in_the_same_groups() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, state) = (dir.path().join("tree"), dir.path().join("state"));
+    for number in 0..20 {
+        let below = tree.join(number.to_string());
+        fs::create_dir_all(&below).unwrap();
+        // Findings are reported 512 at a time: names that become one are far from each other.
+        for name in (0..400).flat_map(|number| [format!("NAME {number}"), format!("name {number}")]) {
+            fs::File::create(below.join(name)).unwrap();
+        }
+    }
+    let args = ["--profile", "macos"];
+    let resumed = [&args[..], &["--resume", state.to_str().unwrap()]].concat();
+    let child = stuck(&tree, &resumed);
+    send(&child, Signal::SIGINT);
+    let first = child.wait_with_output().unwrap();
+    assert_eq!(status(&first), 130);
+    let run = |args: &[&str]| {
+        let fixed = ["scan", "--profile", "utf8", "--format", "json"];
+        let output = namegate().args(fixed).args(args).arg(&tree).output().unwrap();
+        stdout(&output).lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let (second, whole) = (run(&resumed), run(&args));
+    assert!(stdout(&first).lines().any(|line| line.contains("/name 399")), "a directory was reported");
+    assert!(whole.len() > 20 * 1200, "{} lines", whole.len());
+    let differs = second.symmetric_difference(&whole).next();
+    assert_eq!(differs, None);
+}
+
+#[test]
 fn a_scan_that_is_killed_goes_on_from_where_it_was_last_kept() {
     let dir = tempfile::tempdir().unwrap();
     let (tree, state) = (tree(dir.path()), dir.path().join("state"));

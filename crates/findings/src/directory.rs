@@ -137,19 +137,20 @@ impl<'s> DirectoryScan<'s> {
         let (groups, mut by_collision, mut known) = findings.collisions();
         let found = findings.names(&by_collision, &known);
         let capacity = found.len().min(MOST_TOGETHER);
-        let mut batch =
-            DirectoryFindings { groups, records: Vec::with_capacity(capacity), accepted: Vec::new() };
+        let mut batch = DirectoryFindings { groups, ..DirectoryFindings::default() };
+        batch.records.reserve(capacity);
         for at in found {
             let collides = by_collision.remove(&at).unwrap_or_default();
             let Some(name) = findings.report(at, collides, known.remove(&at).unwrap_or_default()) else {
                 continue;
             };
-            let names = if name.objections.is_empty() { &mut batch.accepted } else { &mut batch.records };
-            names.push(name);
             if batch.records.len() + batch.accepted.len() == MOST_TOGETHER {
+                batch.has_more = true;
                 emit(mem::take(&mut batch));
                 batch.records.reserve(capacity);
             }
+            let names = if name.objections.is_empty() { &mut batch.accepted } else { &mut batch.records };
+            names.push(name);
         }
         if !batch.is_empty() {
             emit(batch);

@@ -216,6 +216,8 @@ pub struct DirectoryFindings {
     pub records: Vec<ReportedName>,
     /// Names whose violations the baseline accepts, all of them: they are only counted.
     pub accepted: Vec<ReportedName>,
+    /// Whether more names follow, which may be in the same groups.
+    pub has_more: bool,
 }
 
 impl DirectoryFindings {

@@ -1,6 +1,6 @@
 //! The findings of one directory, put together from lines in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use namegate_core::name::Span;
@@ -19,6 +19,9 @@ pub(crate) struct CollectedDirectory {
     pub(crate) records: Vec<CollectedRecord>,
 }
 
+/// Groups by their ids.
+pub(crate) type GroupsById = HashMap<String, Arc<CollisionGroup>>;
+
 /// A group of names, before it is shared.
 struct GroupDraft {
     violation: Violation,
@@ -26,8 +29,13 @@ struct GroupDraft {
 }
 
 impl CollectedDirectory {
-    /// Puts the findings of the directory `place` together: names by their bytes, and groups by their members.
-    pub(crate) fn into_findings(self, place: Option<Arc<DirectoryPath>>) -> DirectoryFindings {
+    /// Puts the findings of the directory `place` together: names by their bytes, and groups by their members. Names may be in groups
+    /// that were listed `earlier`, which are not listed again.
+    pub(crate) fn into_findings(
+        self,
+        place: Option<Arc<DirectoryPath>>,
+        earlier: &GroupsById,
+    ) -> DirectoryFindings {
         let Self { groups: listed, mut records } = self;
         let Some(place) = place else {
             let records = records.into_iter().map(|of| of.record).collect();
@@ -42,7 +50,8 @@ impl CollectedDirectory {
         let listed: Vec<String> = drafts.keys().cloned().collect();
         for of in &records {
             for (objection, id) in of.record.objections.iter().zip(&of.groups) {
-                let Some(id) = id.as_ref().filter(|id| listed.binary_search(id).is_err()) else { continue };
+                let is_listed = |id: &String| listed.binary_search(id).is_ok() || earlier.contains_key(id);
+                let Some(id) = id.as_ref().filter(|id| !is_listed(id)) else { continue };
                 let name = &of.record.name;
                 let violation = Violation { span: Span::new(0, name.len()), ..objection.violation };
                 let draft = drafts.entry(id.clone());
@@ -58,17 +67,18 @@ impl CollectedDirectory {
             groups.iter().enumerate().map(|(at, group)| (group.id.as_str(), at)).collect();
         let link = |CollectedRecord { mut record, groups: ids, .. }: CollectedRecord| -> ReportedName {
             for (objection, id) in record.objections.iter_mut().zip(ids) {
-                objection.group = id.map(|id| Arc::clone(&groups[places[&*id]]));
+                objection.group =
+                    id.map(|id| Arc::clone(earlier.get(&id).unwrap_or_else(|| &groups[places[&*id]])));
             }
             // As a scan sorts them.
-            let group = |o: &ReportedViolation| o.group.as_ref().map(|group| places[&*group.id]);
+            let group = |o: &ReportedViolation| o.group.as_ref().and_then(|group| places.get(&*group.id));
             record.objections.sort_by_key(|o| (o.violation.span, o.violation.rule, group(o)));
             record.place = Some(Arc::clone(&place));
             record
         };
         let records = records.into_iter().map(link).collect();
         drop(places);
-        DirectoryFindings { groups, records, accepted: Vec::new() }
+        DirectoryFindings { groups, records, ..DirectoryFindings::default() }
     }
 }
 

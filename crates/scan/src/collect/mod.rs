@@ -24,7 +24,7 @@ use namegate_files::signature::{self, TextKind};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::group::GroupedPart;
 
-use self::collected_directory::CollectedDirectory;
+use self::collected_directory::{CollectedDirectory, GroupsById};
 pub use self::collection::FindingsCollection;
 pub use self::files::findings_files;
 use self::json_lines::CollectedLine;
@@ -150,7 +150,7 @@ fn findings_of(part: &GroupedPart, at: usize) -> io::Result<DirectoryFindings> {
         }
     }
     let place = directory.records.iter().find_map(|of| of.record.place.clone());
-    Ok(directory.into_findings(place))
+    Ok(directory.into_findings(place, &GroupsById::new()))
 }
 
 /// Counts as a scan does: a name that has several records, as in the history of a repository, counts once.

@@ -4,18 +4,18 @@
 //! Only the release that wrote the lines can read them. They have everything that reports receive, so every format can be
 //! written from them.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::collect::collected_directory::CollectedDirectory;
+use crate::collect::collected_directory::{CollectedDirectory, GroupsById};
 use crate::collect::record::{CollectedGroup, CollectedRecord, read_violation};
 use crate::report::json::lines::{CollisionLine, FaultLine, RecordLine, ViolationLine};
-use crate::report::{CollisionGroup, DirectoryFindings, ReportedName};
+use crate::report::{DirectoryFindings, ReportedName};
 use crate::source::{Fault, Frontier};
 
 /// Stores checkpoints, from which another scan can resume.
@@ -56,8 +56,17 @@ pub struct CheckpointCounts {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum CheckpointLine<'l> {
-    Directory { groups: Vec<CollisionLine<'l>>, records: Vec<StoredName<'l>>, accepted: Vec<StoredName<'l>> },
+    Directory(StoredFindings<'l>),
     Fault(FaultLine<'l>),
+}
+
+/// Some findings of a directory, which may be in groups that earlier lines have listed.
+#[derive(Serialize, Deserialize)]
+struct StoredFindings<'l> {
+    groups: Vec<CollisionLine<'l>>,
+    records: Vec<StoredName<'l>>,
+    accepted: Vec<StoredName<'l>>,
+    has_more: bool,
 }
 
 /// A name, and its violations that the baseline accepts.
@@ -69,15 +78,8 @@ struct StoredName<'l> {
 }
 
 impl<'l> StoredName<'l> {
-    /// A group of names is that of the part of the directory that lists it: further parts must not list it again.
-    fn new(record: &'l ReportedName, listed: &[Arc<CollisionGroup>]) -> Self {
-        let mut reported = RecordLine { path: None, ..RecordLine::from(record) };
-        for (line, objection) in reported.violations.iter_mut().zip(&record.objections) {
-            let is_listed = |of: &Arc<CollisionGroup>| listed.iter().any(|group| Arc::ptr_eq(group, of));
-            if !objection.group.as_ref().is_some_and(is_listed) {
-                line.group = None;
-            }
-        }
+    fn new(record: &'l ReportedName) -> Self {
+        let reported = RecordLine { path: None, ..RecordLine::from(record) };
         let accepted = record.accepted.iter().map(|violation| ViolationLine::new(violation, ""));
         Self { reported, accepted: accepted.collect() }
     }
@@ -102,15 +104,12 @@ pub(super) fn findings_line(findings: &DirectoryFindings) -> Option<Vec<u8>> {
     if findings.is_empty() {
         return None;
     }
-    Some(written(&CheckpointLine::Directory {
+    Some(written(&CheckpointLine::Directory(StoredFindings {
         groups: findings.groups.iter().map(|group| CollisionLine::from(&**group)).collect(),
-        records: stored(&findings.records, &findings.groups),
-        accepted: stored(&findings.accepted, &findings.groups),
-    }))
-}
-
-fn stored<'f>(records: &'f [ReportedName], listed: &[Arc<CollisionGroup>]) -> Vec<StoredName<'f>> {
-    records.iter().map(|record| StoredName::new(record, listed)).collect()
+        records: findings.records.iter().map(StoredName::new).collect(),
+        accepted: findings.accepted.iter().map(StoredName::new).collect(),
+        has_more: findings.has_more,
+    })))
 }
 
 pub(super) fn fault_line(fault: &Fault) -> Vec<u8> {
@@ -121,40 +120,54 @@ fn written(line: &CheckpointLine<'_>) -> Vec<u8> {
     serde_json::to_vec(line).expect("it has no map and no fallible serializer")
 }
 
-/// Reads a line.
-///
-/// # Errors
-/// InvalidData: the line was not written by a scan of this release.
-pub(super) fn read(line: &[u8]) -> io::Result<Replay> {
-    let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    match serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))? {
-        CheckpointLine::Directory { groups, records, accepted } => {
-            read_findings(&groups, records, accepted).map(Replay::Findings).map_err(damaged)
-        }
-        CheckpointLine::Fault(fault) => {
-            let path = OsString::from_vec(fault.path_base64.0.into_owned()).into();
-            Ok(Replay::Fault { path, message: fault.message.into_owned() })
-        }
-    }
+/// Reads the lines of a checkpoint.
+#[derive(Default)]
+pub(super) struct CheckpointReader {
+    /// The groups that were listed, of directories with more names: as many as there were threads.
+    listed: HashMap<Vec<u8>, GroupsById>,
 }
 
-fn read_findings(
-    groups: &[CollisionLine<'_>],
-    records: Vec<StoredName<'_>>,
-    accepted: Vec<StoredName<'_>>,
-) -> Result<DirectoryFindings, String> {
-    let read = |names: Vec<StoredName<'_>>| -> Result<Vec<CollectedRecord>, String> {
-        names.into_iter().map(StoredName::read).collect()
-    };
-    let groups = groups.iter().map(CollectedGroup::read).collect::<Result<_, _>>()?;
-    let (records, accepted) = (read(records)?, read(accepted)?);
-    let place = records.iter().chain(&accepted).find_map(|of| of.record.place.clone());
-    let findings = CollectedDirectory { groups, records }.into_findings(place);
-    Ok(DirectoryFindings { accepted: accepted.into_iter().map(|of| of.record).collect(), ..findings })
+impl CheckpointReader {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// InvalidData: the line was not written by a scan of this release.
+    pub(super) fn read(&mut self, line: &[u8]) -> io::Result<Replay> {
+        let damaged = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        match serde_json::from_slice(line).map_err(|error| damaged(error.to_string()))? {
+            CheckpointLine::Directory(stored) => {
+                self.read_findings(stored).map(Replay::Findings).map_err(damaged)
+            }
+            CheckpointLine::Fault(fault) => {
+                let path = OsString::from_vec(fault.path_base64.0.into_owned()).into();
+                Ok(Replay::Fault { path, message: fault.message.into_owned() })
+            }
+        }
+    }
+
+    fn read_findings(&mut self, stored: StoredFindings<'_>) -> Result<DirectoryFindings, String> {
+        let read = |names: Vec<StoredName<'_>>| -> Result<Vec<CollectedRecord>, String> {
+            names.into_iter().map(StoredName::read).collect()
+        };
+        let groups = stored.groups.iter().map(CollectedGroup::read).collect::<Result<_, _>>()?;
+        let (records, accepted) = (read(stored.records)?, read(stored.accepted)?);
+        let place = records.iter().chain(&accepted).find_map(|of| of.record.place.clone());
+        let dir = place.as_ref().map(|place| place.dir.clone()).unwrap_or_default();
+        let mut listed = self.listed.remove(&dir).unwrap_or_default();
+        let found = CollectedDirectory { groups, records }.into_findings(place, &listed);
+        if stored.has_more {
+            listed.extend(found.groups.iter().map(|group| (group.id.clone(), group.clone())));
+            self.listed.insert(dir, listed);
+        }
+        let accepted = accepted.into_iter().map(|of| of.record).collect();
+        Ok(DirectoryFindings { accepted, has_more: stored.has_more, ..found })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use namegate_core::policy::rule::RuleId;
     use namegate_core::policy::{Policy, profile};
     use namegate_findings::directory::{CheckedNames, DirectoryScan};
@@ -182,17 +195,54 @@ mod tests {
         assert!(findings.accepted.len() == 1 && findings.records.iter().any(|r| !r.accepted.is_empty()));
         let line = findings_line(&findings).unwrap();
         assert!(!line.contains(&b'\n'));
-        let Replay::Findings(again) = read(&line).unwrap() else { panic!("findings") };
+        let mut reader = CheckpointReader::default();
+        let Replay::Findings(again) = reader.read(&line).unwrap() else { panic!("findings") };
         assert_eq!(format!("{:?}", again.records), format!("{:?}", findings.records));
         assert_eq!(format!("{:?}", again.groups), format!("{:?}", findings.groups));
         assert_eq!(format!("{:?}", again.accepted), format!("{:?}", findings.accepted));
 
         let error = io::Error::other("no");
         let fault = Fault { path: OsString::from_vec(b"\xFF".to_vec()).into(), attempt: "read", error };
-        let Replay::Fault { path, message } = read(&fault_line(&fault)).unwrap() else { panic!("a fault") };
+        let Replay::Fault { path, message } = reader.read(&fault_line(&fault)).unwrap() else {
+            panic!("a fault")
+        };
         assert_eq!((path, message), (fault.path.clone(), fault.to_string()));
         for damaged in [&b""[..], b"{}", &line[..line.len() - 9], br#"{"fault":{"path":"?","message":""}}"#] {
-            assert_eq!(read(damaged).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidData));
+            assert_eq!(reader.read(damaged).err().map(|e| e.kind()), Some(io::ErrorKind::InvalidData));
         }
+    }
+
+    #[test]
+    fn names_are_in_the_groups_that_an_earlier_line_of_their_directory_lists() {
+        let policy = Policy::from_profiles(&[profile::by_name("portable").unwrap()]);
+        let check = |dir: &str, count: usize| {
+            let mut batch = DirectoryBatch::new(dir.into(), 0);
+            // Upper case comes before lower case: most names that become one are in different parts.
+            for name in (0..count).flat_map(|number| [format!("NAME {number}"), format!("name {number}")]) {
+                batch.push(name.as_bytes());
+            }
+            let (mut parts, scan) = (Vec::new(), DirectoryScan::new(&policy, Detail::Everything));
+            scan.check(&batch.located(b""), CheckedNames::All, &mut |found| parts.push(found));
+            parts
+        };
+        let (several, two) = (check("several", 600), check("two", 512));
+        let counts = |parts: &[DirectoryFindings]| -> Vec<(usize, usize, bool)> {
+            parts.iter().map(|part| (part.groups.len(), part.records.len(), part.has_more)).collect()
+        };
+        assert_eq!(counts(&several), [(600, 512, true), (0, 512, true), (0, 176, false)]);
+        assert_eq!(counts(&two), [(512, 512, true), (0, 512, false)]);
+        let mut reader = CheckpointReader::default();
+        // Two threads have written them.
+        for part in [&several[0], &two[0], &several[1], &two[1], &several[2]] {
+            let Replay::Findings(again) = reader.read(&findings_line(part).unwrap()).unwrap() else {
+                panic!("findings")
+            };
+            let lines = |part: &DirectoryFindings| {
+                let groups = part.groups.iter().map(|group| format!("{group:?}"));
+                groups.chain(part.records.iter().map(|name| format!("{name:?}"))).collect::<BTreeSet<_>>()
+            };
+            assert_eq!(lines(&again).symmetric_difference(&lines(part)).next(), None);
+        }
+        assert!(reader.listed.is_empty(), "nothing more is to come");
     }
 }

@@ -8,7 +8,7 @@ use namegate_core::policy::profile::Profile;
 use namegate_findings::fingerprint::CheckBasis;
 use parking_lot::Mutex;
 
-use super::checkpoint::{self, Checkpoint, CheckpointCounts, CheckpointSink, Replay};
+use super::checkpoint::{self, Checkpoint, CheckpointCounts, CheckpointReader, CheckpointSink, Replay};
 use crate::report::baseline::Baseline;
 use crate::report::summary::Accepted;
 use crate::report::{DirectoryFindings, RenderedFindings, Renderer, Report, Summary};
@@ -99,8 +99,9 @@ impl<'s> ScanOutput<'s> {
 
     /// Reports the findings of a checkpoint.
     pub(super) fn replay(&mut self, before: Checkpoint, render: &Renderer) -> io::Result<()> {
+        let mut reader = CheckpointReader::default();
         for line in BufRead::split(before.lines, b'\n') {
-            match checkpoint::read(&line?)? {
+            match reader.read(&line?)? {
                 Replay::Findings(findings) => {
                     self.counters.count(|summary| summary.count_findings(&findings));
                     self.write_findings(&findings, &render(&findings), None)?;
