@@ -101,7 +101,7 @@ impl RequestContext<'_> {
                 (libc::DT_UNKNOWN, None) => libc::DT_DIR.into(),
                 (libc::DT_UNKNOWN, Some(name)) => match tree.lookup(dir, name) {
                     Ok(found) => {
-                        tree.forget(found.node, 1);
+                        self.forget(found.node, 1);
                         kind_of(&found)
                     }
                     // It was removed meanwhile.
@@ -130,7 +130,6 @@ impl RequestContext<'_> {
             false => usize::MAX,
         };
         let (mut given, mut told, mut failed) = (false, 0, None);
-        let tree = &self.core.server.tree;
         let done = self.server.readdir(fh, offset, |entry, name| {
             let Some(name) = name else {
                 // The kernel uses nothing but the name of `.` and `..`.
@@ -162,7 +161,7 @@ impl RequestContext<'_> {
             let dirent = Dirent { ino: found.stat.st_ino, ..dirent(entry, kind_of(&found)) };
             if !reply.add_found(&answer, dirent, entry.name) {
                 // The kernel has not received the entry, so it counts no lookup.
-                tree.forget(found.node, 1);
+                self.forget(found.node, 1);
                 return ControlFlow::Break(());
             }
             given = true;
@@ -181,15 +180,7 @@ impl RequestContext<'_> {
     /// Counts a lookup of the entry `name` of `dir` for a listing, and charges its descriptor to the user. `None` if it was removed
     /// meanwhile, or is the source itself, which cannot be a second node.
     fn look_up_listed(&self, dir: NodeId, name: &Admitted<'_>) -> nix::Result<Option<LookupEntry>> {
-        let tree = &self.core.server.tree;
-        let charged = tree.lookup(dir, name).and_then(|found| match tree.charge(found.node, self.user()) {
-            Ok(()) => Ok(found),
-            Err(errno) => {
-                tree.forget(found.node, 1);
-                Err(errno)
-            }
-        });
-        match charged {
+        match self.core.server.tree.lookup(dir, name).and_then(|found| self.charge(found)) {
             Ok(found) => Ok(Some(found)),
             Err(Errno::ENOENT | Errno::ELOOP) => Ok(None),
             Err(errno) => Err(errno),

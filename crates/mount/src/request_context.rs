@@ -129,15 +129,7 @@ impl<'a> RequestContext<'a> {
         may_be_kept: impl FnOnce() -> bool,
         reply: Reply,
     ) {
-        let server = &self.server;
-        let result = result.and_then(|entry| match server.tree.charge(entry.node, self.user) {
-            Ok(()) => Ok(entry),
-            Err(errno) => {
-                self.forget(entry.node, 1);
-                Err(errno.into())
-            }
-        });
-        match result {
+        match result.and_then(|entry| self.charge(entry).map_err(Into::into)) {
             Ok(entry) => {
                 let is_written = self.core.backing.is_written(entry.node);
                 let mut found = self.server.timeouts().for_entry(&entry, may_be_kept(), is_written);
@@ -149,6 +141,12 @@ impl<'a> RequestContext<'a> {
             Err(failure) => reply.error(self.errno(failure)),
         }
         self.core.server.give_back();
+    }
+
+    /// Charges the descriptor of an entry that was looked up to the user; takes the lookup back if that fails.
+    pub(super) fn charge(&self, entry: LookupEntry) -> nix::Result<LookupEntry> {
+        let charged = self.server.tree.charge(entry.node, self.user);
+        charged.inspect_err(|_| self.forget(entry.node, 1)).map(|()| entry)
     }
 
     /// Replies with attributes of the node `of`.
