@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use namegate_fix::stored_plan::StoredPlan;
+use namegate_testkit::program::status;
 
-use crate::program::{messages, namegate, status};
+use crate::program::{messages, namegate};
 use crate::tree::{OPTIONS, Recorder, apply_plan, make_tree, names, plan, snapshot, text, undo_journal};
 use crate::whole_plan::Plan;
 

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use namegate_core::name::escape::escape;
 use namegate_fix::apply::ApplyOptions;
 use namegate_fix::original_name_xattr::ATTRIBUTE;
+use namegate_testkit::program::status;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
 
-use crate::program::{messages, namegate, status};
+use crate::program::{messages, namegate};
 use crate::tree::{
     OPTIONS, Recorder, apply_plan, make, make_tree, names, plan, resume_plan, snapshot, text, undo_journal,
 };

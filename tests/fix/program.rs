@@ -14,26 +14,18 @@ use serde_json::Value;
 
 use crate::tree::{make_tree, names, plan, snapshot, text};
 use namegate_testkit::process::let_signals_end_programs;
+use namegate_testkit::program::{self, status};
 
 /// The program, with its journals in `state`.
 pub fn namegate(state: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
-    command
-        .env("XDG_STATE_HOME", state)
-        .env_remove("RUST_LOG")
-        .env_remove("CLICOLOR_FORCE")
-        .stdin(Stdio::null());
+    let mut command = program::namegate();
+    command.env("XDG_STATE_HOME", state);
     command
 }
 
 /// Standard output followed by standard error.
 pub fn messages(output: &Output) -> String {
     [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat()
-}
-
-/// The exit status.
-pub fn status(output: &Output) -> i32 {
-    output.status.code().expect("the program was not killed")
 }
 
 /// A tree, with a plan for it in the file `plan` beside it.

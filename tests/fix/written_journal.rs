@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::Output;
 
 use data_encoding::BASE64;
+use namegate_testkit::program::status;
 use serde_json::{Value, json};
 
-use crate::program::{messages, namegate, status};
+use crate::program::{messages, namegate};
 use crate::tree::make_tree;
 
 /// The CRC-32 of zlib and PNG, bit by bit.
