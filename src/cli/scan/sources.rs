@@ -9,7 +9,7 @@ use namegate_core::name::display::display;
 use namegate_core::name::display::shown;
 use namegate_scan::source::Source;
 #[cfg(feature = "archive")]
-use namegate_scan::source::archive::{Archive, MemberEncoding};
+use namegate_scan::source::archive::{Archive, ArchivePurpose, MemberEncoding};
 #[cfg(feature = "git")]
 use namegate_scan::source::git::{Git, GitSelection};
 
@@ -111,6 +111,7 @@ impl SourceArgs {
                 encoding: self.archive_encoding,
                 limit: u64::from(self.archive_limit) << 30,
                 jobs,
+                purpose: ArchivePurpose::Check,
             })
         }));
         sources.collect()

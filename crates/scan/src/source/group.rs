@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::{GroupedDirectory, GroupedNames, GroupedPart, Groups, LargeGroup, PartSource};
 use namegate_findings::location::{Container, Locations};
+use namegate_findings::records::components;
 use parking_lot::Mutex;
 
 use super::work_stack::run_in_threads;
@@ -36,6 +37,8 @@ pub(super) struct GroupedSource {
     pub(super) locations: fn(Vec<u64>) -> Locations,
     /// The encodings of names that are not UTF-8, if more than one directory shows them.
     pub(super) encodings: Option<Arc<EncodingGuess>>,
+    /// The path of what directories are below, if they are renamed there; empty otherwise.
+    pub(super) top: Vec<u8>,
 }
 
 impl GroupedSource {
@@ -95,8 +98,13 @@ impl GroupedSource {
     }
 
     fn batch(&self, directory: GroupedDirectory) -> DirectoryBatch {
-        let root_len = directory.root_len();
-        let GroupedDirectory { dir, names, holding_nul, numbers, clashes } = directory;
+        let mut root_len = directory.root_len();
+        let GroupedDirectory { mut dir, names, holding_nul, numbers, clashes } = directory;
+        if !self.top.is_empty() {
+            root_len = self.top.len();
+            let below = components(&dir).flat_map(|name| [&b"/"[..], name]);
+            dir = [&self.top[..]].into_iter().chain(below).collect::<Vec<_>>().concat();
+        }
         let mut batch = DirectoryBatch::new(PathBuf::from(OsStr::from_bytes(&dir)), root_len);
         batch.container = self.container.clone();
         batch.encodings = self.encodings.clone();

@@ -289,6 +289,7 @@ impl Source for List {
             return;
         }
         let grouped = GroupedSource {
+            top: Vec::new(),
             container: Some(Arc::new(container)),
             locations: Locations::Items,
             encodings: None,
@@ -328,7 +329,12 @@ impl Source for PathList {
         if rejected.report("number", fault("check all"), visit).is_break() {
             return;
         }
-        let grouped = GroupedSource { container: None, locations: |_| Locations::None, encodings: None };
+        let grouped = GroupedSource {
+            container: None,
+            locations: |_| Locations::None,
+            encodings: None,
+            top: Vec::new(),
+        };
         if let Err(error) = grouped.hand_over_in_order(groups, &mut |event| visit(event)) {
             let _ = visit(SourceEvent::Fault(fault("group the")(error)));
         }

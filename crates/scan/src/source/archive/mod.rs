@@ -7,8 +7,8 @@
 
 mod encoding;
 mod packed;
-mod tar;
-mod zip;
+pub mod tar;
+pub mod zip;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use namegate_core::name::reading::EncodingGuess;
 use namegate_findings::group::Groups;
-use namegate_findings::location::{ArchiveKind, Container, Locations};
+pub use namegate_findings::location::ArchiveKind;
+use namegate_findings::location::{Container, Locations};
 use namegate_findings::split::{self, MAX_NAME, Shape, TOO_DEEP};
 use namegate_findings::unmarked::UnmarkedNames;
 
@@ -29,7 +30,7 @@ use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent, Visit};
 pub use encoding::MemberEncoding;
 use encoding::ReadingCounts;
-use packed::Compression;
+pub use packed::{ArchiveStream, Compression, PackingWriter};
 
 #[derive(Clone, Debug)]
 pub struct Archive {
@@ -41,6 +42,18 @@ pub struct Archive {
     pub limit: u64,
     /// Number of threads that check its directories.
     pub jobs: NonZeroUsize,
+    pub purpose: ArchivePurpose,
+}
+
+/// What the names of members are read for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ArchivePurpose {
+    /// To check every name that a program may read.
+    #[default]
+    Check,
+    /// To rename members: each has one name, the bytes that are stored, and its directories are below this path. What programs read
+    /// differently is a fault.
+    Rename { top: Vec<u8> },
 }
 
 /// Maximum number of members. More are an attack on the disk: each name is kept until all are known.
@@ -53,6 +66,8 @@ const BUFFER: usize = 1 << 16;
 struct Members<'m> {
     groups: &'m mut Groups,
     number: u64,
+    /// Members have one name, which can be changed.
+    is_for_renames: bool,
     /// Other names of members.
     alternatives: u64,
     rejected: RejectedItems,
@@ -71,6 +86,9 @@ impl Members<'_> {
 
     /// Adds another name that a program reads for the last member, or for the next.
     fn take_alternative(&mut self, name: &[u8]) -> io::Result<()> {
+        if self.is_for_renames {
+            return Ok(());
+        }
         self.alternatives += 1;
         self.add(name)
     }
@@ -81,6 +99,13 @@ impl Members<'_> {
         }
         if name.len() > MAX_NAME {
             return self.reject(format!("its name has more than {MAX_NAME} bytes"));
+        }
+        if self.is_for_renames && name.contains(&0) {
+            return self.reject("its name contains a NUL, where some programs end it".to_owned());
+        }
+        // No entry of a plan is above its root.
+        if self.is_for_renames && name.split(|&byte| byte == b'/').any(|part| part == b"..") {
+            return Ok(());
         }
         // `tar c .` puts `./` before all names; the directory itself has no name.
         if matches!(name, b"." | b"./") {
@@ -107,7 +132,9 @@ impl Source for Archive {
             ControlFlow::Continue(members) => {
                 let GatheredMembers { container, groups, encodings } = members;
                 let (container, locations) = (Some(Arc::new(container)), Locations::Members);
-                let grouped = GroupedSource { container, locations, encodings: encodings.map(Arc::new) };
+                let encodings = encodings.map(Arc::new);
+                let top = self.top().unwrap_or_default().to_vec();
+                let grouped = GroupedSource { container, locations, encodings, top };
                 grouped.hand_over(groups, self.jobs, visit)
             }
             ControlFlow::Break(()) => Ok(()),
@@ -182,12 +209,12 @@ impl OpenArchive {
         }
     }
 
-    fn tar(self, compression: Compression, limit: u64) -> io::Result<packed::ArchiveStream> {
+    fn tar(self, compression: Compression, limit: u64) -> io::Result<ArchiveStream> {
         match self {
-            Self::File(file) => packed::ArchiveStream::of_file(file, compression, limit),
+            Self::File(file) => ArchiveStream::of_file(file, compression, limit),
             Self::Flow { start, rest } => {
                 let stream = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(rest));
-                Ok(packed::ArchiveStream::flowing(stream, compression, 0, limit))
+                Ok(ArchiveStream::flowing(stream, compression, 0, limit))
             }
         }
     }
@@ -203,23 +230,29 @@ impl Archive {
             Some(_) => ArchiveKind::Tar,
         };
         let container = Container::Archive { file: self.file.as_os_str().as_bytes().to_vec(), kind };
-        let mut groups = Groups::new(Shape::Key, LIMIT);
+        // In a plan, `a//b` and `./a/b` are the entry `b` of the directory `a`, as for programs that unpack them.
+        let (shape, encoding) = match self.top() {
+            Some(_) => (Shape::File, MemberEncoding::Utf8),
+            None => (Shape::Key, self.encoding),
+        };
+        let mut groups = Groups::new(shape, LIMIT);
         let mut members = Members {
             groups: &mut groups,
             number: 0,
+            is_for_renames: self.top().is_some(),
             alternatives: 0,
             encodings: None,
             rejected: RejectedItems::default(),
             unmarked: ReadingCounts::new(),
         };
         let read = match compression {
-            None => opened.zip().and_then(|file| zip::read(file, self.encoding, &mut members)),
+            None => opened.zip().and_then(|file| zip::read(file, encoding, &mut members)),
             Some(compression) => {
                 let again = opened.again();
                 let stream = opened.tar(compression, self.limit);
-                let read = stream.and_then(|mut stream| tar::read(&mut stream, self.encoding, &mut members));
+                let read = stream.and_then(|mut stream| tar::read(&mut stream, encoding, &mut members));
                 // A file can be both, and programs for zips look at its end.
-                let beside = again.map(|file| zip::read_beside(file, self.encoding, &mut members));
+                let beside = again.map(|file| zip::read_beside(file, encoding, &mut members));
                 read.and(beside.unwrap_or(Ok(())))
             }
         };
@@ -240,6 +273,14 @@ impl Archive {
             }
             ControlFlow::Break(()) => ControlFlow::Break(()),
         })
+    }
+
+    /// The path below which members are renamed.
+    fn top(&self) -> Option<&[u8]> {
+        match &self.purpose {
+            ArchivePurpose::Check => None,
+            ArchivePurpose::Rename { top } => Some(top),
+        }
     }
 
     fn fault(&self, error: io::Error) -> Fault {

@@ -1,5 +1,7 @@
 //! Streams of compressed archives that can skip bytes.
 
+mod writer;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,8 +10,10 @@ use std::rc::Rc;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
+pub use self::writer::PackingWriter;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub enum Compression {
     None,
     Gzip,
     Bzip2,
@@ -19,7 +23,7 @@ pub(super) enum Compression {
 
 impl Compression {
     /// Recognizes the compression of a tar by its first bytes; `None` if they are not a tar.
-    pub(super) fn of(start: &[u8]) -> Option<Self> {
+    pub fn of(start: &[u8]) -> Option<Self> {
         match start {
             [0x1F, 0x8B, ..] => Some(Self::Gzip),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Self::Bzip2),
@@ -41,7 +45,7 @@ const MAX_WINDOW: u64 = 512 << 20;
 const MAX_RATIO: u64 = 200;
 
 /// The bytes of a tar.
-pub(super) enum ArchiveStream {
+pub enum ArchiveStream {
     /// An uncompressed file; data between the headers need not be read.
     Plain { file: BufReader<File>, at: u64, len: u64 },
     /// A stream that can only be read in order.
@@ -58,7 +62,10 @@ pub(super) enum ArchiveStream {
 
 impl ArchiveStream {
     /// The tar in the regular file `file`, from its current position.
-    pub(super) fn of_file(file: BufReader<File>, compression: Compression, limit: u64) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// As fstat(2) says.
+    pub fn of_file(file: BufReader<File>, compression: Compression, limit: u64) -> io::Result<Self> {
         let len = file.get_ref().metadata()?.len();
         Ok(match compression {
             Compression::None => Self::Plain { file, at: 0, len },
@@ -93,7 +100,10 @@ impl ArchiveStream {
     }
 
     /// Skips the next `count` bytes.
-    pub(super) fn skip(&mut self, count: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// There are fewer, or they cannot be read.
+    pub fn skip(&mut self, count: u64) -> io::Result<()> {
         match self {
             Self::Plain { file, at, len } => {
                 let end =

@@ -5,8 +5,8 @@
 //! damaged, the tar is reported as damaged, and from there on each block that is a header is a member: GNU tar goes on at the next
 //! one. Sources: POSIX.1-2024, pax; tar(5) of libarchive; the GNU tar manual, "Basic Tar Format"; each of the programs.
 
-pub(super) mod header;
-mod pax;
+pub mod header;
+pub mod pax;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -66,7 +66,7 @@ impl Overrides {
 }
 
 /// Reports whether `path` is the one that GNU tar stores for the sparse file `name`: `DIRECTORY/GNUSparseFile.NUMBER/NAME`.
-fn is_artificial(path: &[u8], name: &[u8]) -> bool {
+pub fn is_artificial(path: &[u8], name: &[u8]) -> bool {
     let split = |path: &[u8]| {
         let at = memchr::memrchr(b'/', path);
         at.map_or((b".".to_vec(), path.to_vec()), |at| (path[..at].to_vec(), path[at + 1..].to_vec()))

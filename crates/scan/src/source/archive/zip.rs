@@ -3,6 +3,7 @@
 //! Local headers with other names, and members that the directory does not have, are damage, and are checked too.
 
 mod ambiguity;
+mod members;
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -14,6 +15,7 @@ use rawzip::extra_fields::{ExtraFieldId, ExtraFields};
 use rawzip::{ErrorKind, FileReader, RECOMMENDED_BUFFER_SIZE, ZipArchive, ZipFileHeaderRecord};
 
 use self::ambiguity::ZipLayout;
+pub use self::members::{ZipMember, ZipMembers};
 use super::Members;
 use super::encoding::{MemberEncoding, NameEvidence, ReadingCounts, UnmarkedGuess, UnmarkedReader};
 
@@ -71,6 +73,9 @@ pub(super) fn read_beside(file: File, encoding: MemberEncoding, members: &mut Me
         Err((_, error)) if matches!(error.kind(), ErrorKind::MissingEndOfCentralDirectory) => return Ok(()),
         Err((_, error)) => return Err(unreadable(io::Error::other(error))),
     };
+    if members.is_for_renames {
+        return Err(io::Error::other("it is a tar and a zip at once"));
+    }
     let guess = OnceCell::new();
     let mut decoder = NameDecoder::new(&archive, encoding, &guess);
     each_entry(&archive, &mut |entry| {
@@ -139,6 +144,13 @@ enum StoredName<'n> {
     Unmarked(&'n [u8]),
 }
 
+impl<'n> StoredName<'n> {
+    fn bytes(self) -> &'n [u8] {
+        let (Self::Utf8(name) | Self::Unmarked(name)) = self;
+        name
+    }
+}
+
 /// The name of a member, and another one that some programs read.
 fn stored_names<'e>(entry: &'e ZipFileHeaderRecord<'_>) -> (StoredName<'e>, Option<StoredName<'e>>) {
     let stored = entry.file_path().as_bytes();
@@ -149,7 +161,8 @@ fn stored_names<'e>(entry: &'e ZipFileHeaderRecord<'_>) -> (StoredName<'e>, Opti
         // libarchive then takes any name that the field has.
         None if is_marked && str::from_utf8(stored).is_err() => (
             StoredName::Utf8(stored),
-            unicode_field(entry.extra_fields()).map(|(_, name)| StoredName::Utf8(name)),
+            unicode_field(entry.extra_fields(), ExtraFieldId::INFO_ZIP_UNICODE_PATH)
+                .map(|(_, name)| StoredName::Utf8(name)),
         ),
         None if is_marked => (StoredName::Utf8(stored), None),
         None => (StoredName::Unmarked(stored), None),
@@ -183,17 +196,22 @@ fn each_entry(
     Ok(())
 }
 
-/// The name in Info-ZIP's field (4.6.9). The field contains a checksum of the stored name: if the name was changed since, the
-/// field is ignored.
+/// The name in Info-ZIP's field (4.6.9).
 fn unicode_path<'f>(fields: ExtraFields<'f>, stored: &[u8]) -> Option<&'f [u8]> {
-    let (checksum, name) = unicode_field(fields)?;
+    unicode_text(fields, ExtraFieldId::INFO_ZIP_UNICODE_PATH, stored)
+}
+
+/// The text in Info-ZIP's field for a name or a comment. The field contains a checksum of what is stored: if that was changed since,
+/// the field is ignored.
+fn unicode_text<'f>(fields: ExtraFields<'f>, id: ExtraFieldId, stored: &[u8]) -> Option<&'f [u8]> {
+    let (checksum, name) = unicode_field(fields, id)?;
     let mut crc = Crc::new();
     crc.update(stored);
     (*checksum == crc.sum().to_le_bytes()).then_some(name)
 }
 
-/// The checksum and the name in that field.
-fn unicode_field<'f>(mut fields: ExtraFields<'f>) -> Option<(&'f [u8; 4], &'f [u8])> {
-    let (_, field) = fields.find(|(id, _)| *id == ExtraFieldId::INFO_ZIP_UNICODE_PATH)?;
+/// The checksum and the text in that field.
+fn unicode_field<'f>(mut fields: ExtraFields<'f>, wanted: ExtraFieldId) -> Option<(&'f [u8; 4], &'f [u8])> {
+    let (_, field) = fields.find(|(id, _)| *id == wanted)?;
     field.strip_prefix(&[1])?.split_first_chunk()
 }

@@ -141,7 +141,7 @@ impl Git {
             }
         };
         let container = Some(Arc::clone(container));
-        GroupedSource { container, locations: |_| Locations::None, encodings: None }
+        GroupedSource { container, locations: |_| Locations::None, encodings: None, top: Vec::new() }
             .hand_over_in_order(groups, take)
     }
 

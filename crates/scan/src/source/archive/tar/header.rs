@@ -2,17 +2,17 @@
 //! "Basic Tar Format".
 
 /// Size of the blocks in which headers and contents are stored.
-pub(super) const BLOCK: usize = 512;
+pub const BLOCK: usize = 512;
 
-pub(super) type Block = [u8; BLOCK];
+pub type Block = [u8; BLOCK];
 
 /// A header whose checksum is right.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header<'b>(&'b Block);
+pub struct Header<'b>(&'b Block);
 
 impl<'b> Header<'b> {
     /// The header in a block; `None` if its checksum is wrong.
-    pub(super) fn new(block: &'b Block) -> Option<Self> {
+    pub fn new(block: &'b Block) -> Option<Self> {
         let given = leading_octal(&block[148..156])?;
         let is_counted = |&(at, _): &(usize, &u8)| !(148..156).contains(&at);
         let others = || block.iter().enumerate().filter(is_counted).map(|(_, &byte)| byte);
@@ -24,17 +24,17 @@ impl<'b> Header<'b> {
     }
 
     /// The type of the member.
-    pub(super) fn kind(self) -> u8 {
+    pub fn kind(self) -> u8 {
         self.0[156]
     }
 
     /// The size of what follows; `None` if it is not a number.
-    pub(super) fn size(self) -> Option<u64> {
+    pub fn size(self) -> Option<u64> {
         number(&self.0[124..136])
     }
 
     /// The name, as the format of the header defines it.
-    pub(super) fn name(self) -> Vec<u8> {
+    pub fn name(self) -> Vec<u8> {
         match self.magic() {
             b"ustar\0" => self.with_prefix().unwrap_or_else(|| self.plain_name()),
             _ => self.plain_name(),
@@ -42,7 +42,7 @@ impl<'b> Header<'b> {
     }
 
     /// The name for a program that does not look at the format, if that is another one.
-    pub(super) fn other_name(self) -> Option<Vec<u8>> {
+    pub fn other_name(self) -> Option<Vec<u8>> {
         if self.magic() == b"ustar\0" {
             return None;
         }
@@ -52,12 +52,12 @@ impl<'b> Header<'b> {
     }
 
     /// Reports whether it is a header of GNU tar, whose sparse files have maps.
-    pub(super) fn is_gnu(self) -> bool {
+    pub fn is_gnu(self) -> bool {
         self.magic() == b"ustar "
     }
 
     /// Reports whether more of the map of a sparse file follows.
-    pub(super) fn has_more_map(self) -> bool {
+    pub fn has_more_map(self) -> bool {
         self.0[482] != 0
     }
 
@@ -76,7 +76,7 @@ impl<'b> Header<'b> {
 }
 
 /// The bytes before the first NUL.
-pub(super) fn until_nul(bytes: &[u8]) -> &[u8] {
+pub fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
 }
 

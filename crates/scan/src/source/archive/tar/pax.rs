@@ -3,10 +3,10 @@
 
 /// A record is malformed, and what follows it is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MalformedRecord;
+pub struct MalformedRecord;
 
 /// The records of an extended header: keyword and value.
-pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), MalformedRecord>> {
+pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), MalformedRecord>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {
