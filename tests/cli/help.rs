@@ -83,6 +83,8 @@ fn home() -> tempfile::TempDir {
     fs::write(path("inventory.csv"), "1,a%20b\n2,c%2Fd\n").unwrap();
     // The end of the directory of a zip archive: there is no more in an empty one.
     fs::write(path("old.zip"), [b"PK\x05\x06".as_slice(), &[0; 18]].concat()).unwrap();
+    // An empty tar is NULs, and its compression is recognized by its contents.
+    fs::write(path("backup.tar.gz"), [0; 1024]).unwrap();
     for place in [".config/namegate", "etc/namegate"] {
         let text = "source = \"/srv/share\"\nmountpoint = \"/mnt/share\"\n";
         fs::write(path(place).join("share.toml"), text).unwrap();

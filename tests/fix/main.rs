@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod again;
+#[cfg(feature = "archive")]
+mod archives;
 mod crash;
 mod laws;
 mod places;

@@ -6,6 +6,8 @@
 //! A function that returns an I/O error without saying more fails if a file, a directory or a temporary file cannot be read or written.
 
 pub mod apply;
+#[cfg(feature = "archive")]
+pub mod archive;
 pub mod entry;
 pub mod execute;
 pub mod git_index;

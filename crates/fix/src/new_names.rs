@@ -17,6 +17,10 @@ impl NameIndex {
         names.finish()?.index().map(Self)
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The id and the new name of `old` in the directory `dir`.
     pub(crate) fn find(&self, dir: &[u8], old: &[u8]) -> io::Result<Option<(u64, Vec<u8>)>> {
         let Some(payload) = self.0.find(dir, old)? else { return Ok(None) };
@@ -65,7 +69,7 @@ impl NewNames {
 
     /// Reports whether no directory gets another name.
     pub const fn is_empty(&self) -> bool {
-        self.names.0.is_empty()
+        self.names.is_empty()
     }
 
     /// Reports whether some directory may have its new name.

@@ -88,6 +88,19 @@ pub struct PlanHeader {
     /// The number of renames in Git work trees.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub git_renames: u64,
+    /// The archive, if the plan renames its members: it is the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<PlanArchive>,
+}
+
+/// What identifies an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanArchive {
+    /// Its length in bytes.
+    pub size: u64,
+    /// The CRC-32 of a tar, or of what follows the members of a zip, in hexadecimal.
+    pub crc32: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
@@ -249,6 +262,7 @@ impl Default for PlanHeader {
             decode: Vec::new(),
             left_out: 0,
             git_renames: 0,
+            archive: None,
         }
     }
 }

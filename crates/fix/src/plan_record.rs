@@ -148,6 +148,11 @@ impl<'p> RenameReader<'p> {
         self.number(2)
     }
 
+    /// Whether the new name is at least as certain as `least`.
+    pub(crate) fn is_at_least(&self, least: Confidence) -> bool {
+        self.number(4) <= least as u64
+    }
+
     pub(crate) fn kind(&self) -> io::Result<FileKind> {
         KINDS.get(self.number(3) as usize).copied().ok_or_else(damaged)
     }

@@ -17,6 +17,8 @@ mod line_maker;
 mod links;
 pub mod map;
 mod meanings;
+#[cfg(feature = "archive")]
+pub mod members;
 mod root_set;
 mod separators;
 mod settings;
@@ -79,15 +81,9 @@ pub fn propose(
         exclude: request.exclude.clone(),
     };
     let tree = Tree::new(root_set.paths(), scope, request.jobs);
-    let repairs = policy.repairs();
-    let advice = (repairs.min_severity > Severity::Warn)
-        .then(|| policy.clone().with_repairs(RepairScope { min_severity: Severity::Warn, ..repairs }));
-    let reader = PlanReader {
-        proposer: NameProposer { policy, settings, advice: advice.as_ref(), jobs: request.jobs },
-        observer,
-        root_set: &root_set,
-        found: Mutex::default(),
-    };
+    let advice = advice_of(policy);
+    let proposer = NameProposer { policy, settings, advice: advice.as_ref(), jobs: request.jobs };
+    let reader = PlanReader { proposer, observer, root_set: &root_set, found: Mutex::default() };
     tree.read(&|event| reader.handle(event, None));
     reader.review_encodings(&request.exclude)?;
     let TreeFindings { lines, linked, left_out, mut work_trees, failure, .. } = reader.found.into_inner();
@@ -98,6 +94,13 @@ pub fn propose(
     let mut draft = PlanDraft::new(root_set, request.exclude.clone(), lines.finish()?, linked.finish()?);
     (draft.left_out, draft.git_renames) = (left_out, draft.count_in(&work_trees)?);
     Ok(draft)
+}
+
+/// The policy that also suggests names for what the targets only advise against, if `policy` does not.
+fn advice_of(policy: &Policy) -> Option<Policy> {
+    let repairs = policy.repairs();
+    (repairs.min_severity > Severity::Warn)
+        .then(|| policy.clone().with_repairs(RepairScope { min_severity: Severity::Warn, ..repairs }))
 }
 
 /// The results of all threads.

@@ -7,13 +7,14 @@ mod renames;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::ops::ControlFlow;
 
 use namegate_core::name::display::display;
 use namegate_core::policy::Confidence;
 use namegate_files::signature::{self, TextKind};
 use namegate_findings::records::{RecordSorter, SortedRecords};
+use namegate_findings::temporary;
 use namegate_sys::process::processors;
 
 use self::renames::read_rename;
@@ -25,6 +26,7 @@ use super::plan::parse::{ParsedBlock, quoted};
 use super::plan::{FileKind, PlanError, PlanHeader, PlanLine, PlanParser, Rename, Retarget};
 use super::plan_record::{LineRecord, RenameReader};
 use super::plan_table::PlanTableReader;
+use super::propose::PlanDraft;
 
 #[derive(Debug)]
 pub struct StoredPlan {
@@ -158,6 +160,19 @@ impl StoredPlan {
         Ok(plan)
     }
 
+    /// The plan of a draft, whose first line is `header`.
+    ///
+    /// # Errors
+    /// As of [`StoredPlan::read`].
+    pub fn from_draft(header: &PlanHeader, draft: &PlanDraft) -> Result<Self, StoredPlanError> {
+        let mut file = BufWriter::new(temporary::file()?);
+        writeln!(file, "{}", header.to_line())?;
+        draft.each_line(&mut |line| writeln!(file, "{line}"))?;
+        let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.rewind()?;
+        Self::read(file)
+    }
+
     /// Checks what can be checked only when the lines are sorted, and collects what the links need.
     fn check_directories(&mut self, parser: &mut PlanParser) -> io::Result<()> {
         self.check_contradictions(parser)?;
@@ -217,6 +232,22 @@ impl StoredPlan {
     /// The renames, directory by directory, each before the directory that holds it.
     pub fn directories(&self) -> io::Result<StoredDirectories<'_>> {
         Ok(StoredDirectories::new(self.sorted.cursor()?))
+    }
+
+    /// Calls `take` with the directory, the old name, the id and the new name of each rename that is at least as certain as `least`.
+    pub fn each_rename(
+        &self,
+        least: Confidence,
+        take: &mut dyn FnMut(&[u8], &[u8], u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut cursor = self.sorted.cursor()?;
+        while let Some(record) = cursor.next()? {
+            let rename = RenameReader::new(record.payload)?;
+            if rename.is_at_least(least) {
+                take(record.dir, &record.name[1..], rename.id(), rename.new.as_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     /// The number of renames that are at least as certain as `least`.

@@ -87,7 +87,7 @@ pub struct ApplyArgs {
     batch: usize,
 }
 
-fn confidences() -> impl TypedValueParser<Value = Confidence> {
+pub(super) fn confidences() -> impl TypedValueParser<Value = Confidence> {
     let parse = |word: String| Confidence::ALL.into_iter().find(|level| level.as_str() == word);
     PossibleValuesParser::new(Confidence::ALL.map(Confidence::as_str))
         .map(move |word| parse(word).expect("it is one of the words"))
@@ -105,7 +105,13 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The plan is invalid, the journal cannot be written, or a root is read-only.
 pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let plan = args.read_plan()?;
+    let plan = read_plan(&args.plan, args.yes || args.resume)?;
+    if plan.header.archive.is_some() {
+        let plan = shown(&args.plan);
+        return Err(CliError::new(format!(
+            "{plan}: this plan is for the members of an archive, which a copy gets: namegate fix archive ARCHIVE -o COPY --plan {plan}"
+        )));
+    }
     let policy = read_policy(&plan.header).map_err(|error| about(&args.plan, error))?;
     let header = args.header(&plan)?;
     if !args.yes && !args.resume {
@@ -191,6 +197,20 @@ pub(super) fn write_index_changes(
     Ok(is_done)
 }
 
+/// Reads a plan, which is applied if `is_applied`.
+pub(super) fn read_plan(path: &Path, is_applied: bool) -> Result<StoredPlan, CliError> {
+    let cannot_read =
+        |error: io::Error| CliError::new(format_args!("cannot read '{}': {error}", shown(path)));
+    let file = open_plan(path, is_applied).map_err(cannot_read)?;
+    StoredPlan::read(file).map_err(|error| match error {
+        StoredPlanError::File(error) => cannot_read(error),
+        StoredPlanError::Lines(errors) => {
+            let lines: Vec<String> = errors.iter().map(|error| format!("{}: {error}", shown(path))).collect();
+            CliError::new(lines.join("\nnamegate: "))
+        }
+    })
+}
+
 /// Opens the plan. Root applies only plans that belong to root or to the user who called sudo(8), and that nobody else can write:
 /// a plan decides what is renamed anywhere in the file system.
 fn open_plan(path: &Path, is_applied: bool) -> io::Result<File> {
@@ -218,7 +238,7 @@ fn open_plan(path: &Path, is_applied: bool) -> io::Result<File> {
 }
 
 /// The policy of the plan.
-fn read_policy(header: &PlanHeader) -> Result<Option<Policy>, String> {
+pub(super) fn read_policy(header: &PlanHeader) -> Result<Option<Policy>, String> {
     let Some(text) = &header.policy else { return Ok(None) };
     let wrong = |error: String| format!("invalid policy in the first line: {error}");
     let config = Config::parse(text).map_err(|error| wrong(error.to_string()))?;
@@ -229,7 +249,7 @@ fn status(tally: &ApplyTally) -> ExitStatus {
     if tally.remaining == 0 { ExitStatus::Clean } else { ExitStatus::Findings }
 }
 
-fn about(path: &Path, message: impl std::fmt::Display) -> CliError {
+pub(super) fn about(path: &Path, message: impl std::fmt::Display) -> CliError {
     CliError::new(format_args!("{}: {message}", shown(path)))
 }
 
@@ -285,20 +305,6 @@ fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), 
 }
 
 impl ApplyArgs {
-    fn read_plan(&self) -> Result<StoredPlan, CliError> {
-        let cannot_read =
-            |error: io::Error| CliError::new(format_args!("cannot read '{}': {error}", shown(&self.plan)));
-        let file = open_plan(&self.plan, self.yes || self.resume).map_err(cannot_read)?;
-        StoredPlan::read(file).map_err(|error| match error {
-            StoredPlanError::File(error) => cannot_read(error),
-            StoredPlanError::Lines(errors) => {
-                let lines: Vec<String> =
-                    errors.iter().map(|error| format!("{}: {error}", shown(&self.plan))).collect();
-                CliError::new(lines.join("\nnamegate: "))
-            }
-        })
-    }
-
     /// The options that decide what is changed and how, as they were given.
     fn given_options(&self) -> String {
         let mut options = String::new();

@@ -1,6 +1,8 @@
 //! `namegate fix`: repairs names, through a plan that people can read first and undo after.
 
 mod apply;
+#[cfg(feature = "archive")]
+mod archive;
 mod ask;
 mod plan;
 mod show;
@@ -34,6 +36,8 @@ pub struct FixArgs {
 enum Command {
     Plan(Box<plan::PlanArgs>),
     Apply(apply::ApplyArgs),
+    #[cfg(feature = "archive")]
+    Archive(Box<archive::ArchiveArgs>),
     Undo(undo::UndoArgs),
     Status(status::FixStatusArgs),
 }
@@ -48,6 +52,8 @@ pub fn run(args: FixArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, Cl
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
         Command::Apply(args) => apply::run(args, out),
+        #[cfg(feature = "archive")]
+        Command::Archive(args) => archive::run(&args, out),
         Command::Undo(args) => undo::run(&args, out),
         Command::Status(args) => status::run(&args, out),
     }

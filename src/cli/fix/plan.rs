@@ -22,11 +22,15 @@ use namegate_fix::plan_table::PlanTableWriter;
 use namegate_fix::propose::char_table::{self, CharTable};
 use namegate_fix::propose::conversion::NameConversion;
 use namegate_fix::propose::map::CharMap;
+#[cfg(feature = "archive")]
+use namegate_fix::propose::members::propose_for_members;
 use namegate_fix::propose::{PlanDraft, PlanRequest, PlanSettings, propose};
 use namegate_scan::encoded_text::EncodedText;
 use namegate_scan::source::scope::Exclude;
 use namegate_sys::process::processors;
 
+#[cfg(feature = "archive")]
+use super::archive::{identify, open_archive};
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::format::FormatArgs;
 use crate::cli::output::{OutputFile, cannot_write, split_output, two_on_stdout};
@@ -64,8 +68,12 @@ Exit status: 0 the plan is complete, 2 something could not be read or written, 1
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
     /// Files and directories to check: their own names, and everything below a directory.
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "archive")]
     paths: Vec<PathBuf>,
+    /// Plan names for the members of this zip or tar instead; `namegate fix archive` applies the plan to a copy
+    #[cfg(feature = "archive")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "interactive", "exclude", "max_depth", "cross_file_systems"])]
+    archive: Option<PathBuf>,
     /// Encoding of names that are not UTF-8 (`namegate rules --encodings` lists all); `auto` guesses it for each directory.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     encoding: EncodingArg,
@@ -142,7 +150,7 @@ enum PlanFormat {
 
 /// `auto` or an encoding.
 #[derive(Clone, Copy, Debug)]
-struct EncodingArg(Option<Encoding>);
+pub(super) struct EncodingArg(pub(super) Option<Encoding>);
 
 impl FromStr for EncodingArg {
     type Err = NotLegacy;
@@ -202,8 +210,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     // would leave it behind.
     let begun = if args.interactive { None } else { create().transpose()? };
     let progress = TerminalProgress::new(args.progress, None, None);
-    let mut draft =
-        progress.run(|| propose(&request, &policy, &settings, &progress)).map_err(CliError::new)?;
+    let mut draft = progress.run(|| args.propose(&request, &policy, &settings, &progress))?;
     if let Some(status) = progress.stopped() {
         return Ok(status);
     }
@@ -213,7 +220,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     }
     let file = if args.interactive { create().transpose()? } else { begun };
     draft.finish_renames(&policy, &settings).map_err(CliError::new)?;
-    let header = args.header(&draft, &policy, &settings);
+    let header = args.header(&draft, &policy, &settings)?;
     let retargets = match progress.run(|| draft.find_retargets(&progress)).map_err(CliError::new)? {
         ControlFlow::Continue(retargets) => retargets,
         ControlFlow::Break(()) => return Ok(progress.stopped().unwrap_or(ExitStatus::Interrupted)),
@@ -336,8 +343,43 @@ impl PlanArgs {
         })
     }
 
-    fn header(&self, draft: &PlanDraft, policy: &Policy, settings: &PlanSettings) -> PlanHeader {
-        PlanHeader {
+    #[cfg(not(feature = "archive"))]
+    fn propose(
+        &self,
+        request: &PlanRequest,
+        policy: &Policy,
+        settings: &PlanSettings,
+        progress: &TerminalProgress<'_>,
+    ) -> Result<PlanDraft, CliError> {
+        propose(request, policy, settings, progress).map_err(CliError::new)
+    }
+
+    #[cfg(feature = "archive")]
+    fn propose(
+        &self,
+        request: &PlanRequest,
+        policy: &Policy,
+        settings: &PlanSettings,
+        progress: &TerminalProgress<'_>,
+    ) -> Result<PlanDraft, CliError> {
+        let Some(path) = &self.archive else {
+            return propose(request, policy, settings, progress).map_err(CliError::new);
+        };
+        let source = open_archive(path)?;
+        propose_for_members(&source, policy, settings, request.jobs, progress).map_err(CliError::new)
+    }
+
+    fn header(
+        &self,
+        draft: &PlanDraft,
+        policy: &Policy,
+        settings: &PlanSettings,
+    ) -> Result<PlanHeader, CliError> {
+        #[cfg(feature = "archive")]
+        let archive = self.archive.as_deref().map(|path| identify(path, &open_archive(path)?)).transpose()?;
+        #[cfg(not(feature = "archive"))]
+        let archive = None;
+        Ok(PlanHeader {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             created: timestamp_of_now(),
             roots: draft.roots.clone(),
@@ -354,7 +396,8 @@ impl PlanArgs {
             decode: self.decode.iter().map(|kind| kind.as_str().to_owned()).collect(),
             left_out: draft.left_out,
             git_renames: draft.git_renames,
+            archive,
             ..PlanHeader::default()
-        }
+        })
     }
 }

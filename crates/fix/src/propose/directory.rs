@@ -43,7 +43,7 @@ struct Suggestions<'d> {
     broken: RulesByName,
     /// Names that the target would still merge with another name, each with one of these.
     merging: BTreeMap<usize, Vec<u8>>,
-    in_repository: bool,
+    batch: &'d DirectoryBatch,
 }
 
 /// The rules that a name breaks.
@@ -181,7 +181,7 @@ impl<'p> NameProposer<'p> {
     fn suggest<'d>(
         &self,
         mut check: DirectoryCheck<'d>,
-        batch: &DirectoryBatch,
+        batch: &'d DirectoryBatch,
         evidence: &Arc<EncodingEvidence>,
         others: OtherNames<'_>,
     ) -> DirectoryProposals<'d>
@@ -225,9 +225,7 @@ impl<'p> NameProposer<'p> {
                 merging = merged.map(|(at, other)| (at, after[other].to_vec())).collect();
             }
         }
-        let in_repository = batch.in_repository;
-        let suggestions =
-            Suggestions { policy, check, meanings, repairs, paths, broken, merging, in_repository };
+        let suggestions = Suggestions { policy, check, meanings, repairs, paths, broken, merging, batch };
         let left_out = self.advice.map_or(0, |advice| suggestions.count_left_out(advice));
         DirectoryProposals { suggestions: Some(suggestions), is_uncertain, left_out }
     }
@@ -295,7 +293,7 @@ impl Suggestions<'_> {
     /// The number of names that `advice` suggests another name for, and the policy none.
     fn count_left_out(&self, advice: &Policy) -> u64 {
         let Self { check, repairs, broken, .. } = self;
-        if self.in_repository || !check.is_listed() {
+        if self.batch.in_repository || !check.is_listed() {
             return 0;
         }
         let merged = check.collisions.iter().filter(|collision| {
@@ -332,7 +330,10 @@ impl Suggestions<'_> {
         let broken = self.broken.of(at).map_or(&[][..], |broken| &broken.rules);
         let mut reasons = broken.to_vec();
         let new = match self.new_name(at) {
-            Ok(new) => lines.look_up(name, new.name())?.map(|entry| (new, entry)),
+            Ok(new) => {
+                let kind = self.batch.names.kind_of(name);
+                lines.look_up(name, kind, new.name())?.map(|entry| (new, entry))
+            }
             Err(why) => Err(why),
         };
         let (new, entry) = match new {
@@ -373,7 +374,7 @@ impl Suggestions<'_> {
     /// # Errors
     /// Why there is none.
     fn new_name(&self, at: usize) -> Result<NewName<'_>, String> {
-        if self.in_repository {
+        if self.batch.in_repository {
             return Err("it is inside a repository, which a new name would damage".to_owned());
         }
         if !self.check.is_listed() {

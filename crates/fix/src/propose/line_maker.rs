@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use namegate_core::policy::EntryKind;
 use namegate_scan::progress::Observer;
 use namegate_scan::source::Fault;
 use nix::errno::Errno;
@@ -15,7 +16,7 @@ use super::directory::DirectoryProposals;
 use super::draft::too_long;
 use super::root_set::{OpenedDirectory, RootSet};
 use crate::in_order::ranges_in_order;
-use crate::plan::{PlanDirectory, SeenEntry, path_in};
+use crate::plan::{FileKind, InodeTime, PlanDirectory, SeenEntry, path_in};
 use crate::plan_record::{LineRecord, tag};
 
 /// The longest path of a directory, in bytes: a longer path does not fit into a line of a plan.
@@ -29,7 +30,8 @@ pub(super) type LineSink<'s> = dyn FnMut(&[LineRecord]) -> io::Result<()> + 's;
 
 /// Makes the lines of one directory.
 pub(super) struct LineMaker<'r> {
-    opened: OpenedDirectory,
+    /// `None` for members of an archive.
+    opened: Option<OpenedDirectory>,
     directory: Arc<PlanDirectory>,
     observer: &'r dyn Observer,
 }
@@ -42,10 +44,14 @@ impl<'r> LineMaker<'r> {
             report(dir, "plan renames in", error, observer);
             return None;
         }
+        if root_set.is_archive {
+            let directory = Arc::new(PlanDirectory { path: dir.to_vec(), inode: 0, handle: None });
+            return Some(Self { opened: None, directory, observer });
+        }
         match root_set.open_directory(dir) {
             Ok(opened) => {
                 let directory = Arc::new(opened.describe(dir));
-                Some(Self { opened, directory, observer })
+                Some(Self { opened: Some(opened), directory, observer })
             }
             Err(error) => {
                 report_unopened(dir, error, observer);
@@ -85,10 +91,19 @@ impl<'r> LineMaker<'r> {
 
     /// Looks up the entry `name`, which is to get the name `new`, or says why it keeps its name; `None` if it is gone or cannot be
     /// looked up.
-    pub(super) fn look_up(&self, name: &[u8], new: &str) -> Option<Result<SeenEntry, String>> {
-        match self.opened.look_up(name) {
+    pub(super) fn look_up(
+        &self,
+        name: &[u8],
+        kind: EntryKind,
+        new: &str,
+    ) -> Option<Result<SeenEntry, String>> {
+        let Some(opened) = &self.opened else {
+            let kind = if kind == EntryKind::Directory { FileKind::Directory } else { FileKind::File };
+            return Some(Ok(SeenEntry { inode: 0, ctime: InodeTime::default(), kind, birth: None }));
+        };
+        match opened.look_up(name) {
             Ok(Some(entry)) => {
-                let obstacle = new.contains('/').then(|| self.opened.obstacle(name, &entry, new)).flatten();
+                let obstacle = new.contains('/').then(|| opened.obstacle(name, &entry, new)).flatten();
                 Some(obstacle.map_or(Ok(entry), Err))
             }
             Ok(None) => Some(Err("a file system is mounted on it; unmount it first".to_owned())),

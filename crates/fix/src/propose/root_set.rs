@@ -33,6 +33,8 @@ pub(super) struct RootSet {
     roots: Vec<ReadRoot>,
     /// Paths that could not be opened; the scanner of trees reports why.
     lost: Vec<PathBuf>,
+    /// The root is an archive, whose members are not on disk.
+    pub(super) is_archive: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +82,13 @@ impl RootSet {
         let kept: Vec<bool> = (0..roots.len()).map(|at| !is_part(at)).collect();
         let mut kept = kept.into_iter();
         roots.retain(|_| kept.next().unwrap_or(true));
-        Self { roots, lost }
+        Self { roots, lost, is_archive: false }
+    }
+
+    /// The root for the members of `archive`.
+    #[cfg(feature = "archive")]
+    pub(super) fn of_archive(archive: &Path) -> Self {
+        Self { is_archive: true, ..Self::open(&[archive.to_path_buf()]) }
     }
 
     /// The paths to read.
