@@ -16,6 +16,7 @@ mod counts;
 mod engines;
 mod explain;
 mod fix_conversion;
+mod fix_decisions;
 mod fix_defaults;
 mod fix_evidence;
 mod fix_plan;

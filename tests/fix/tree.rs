@@ -258,6 +258,7 @@ pub fn begin(
         keep_original: options.keep_original,
         cross_file_systems: false,
         git: false,
+        decisions: None,
     };
     Journal::create(path, header, observer)
 }

@@ -1,5 +1,6 @@
 //! A headless browser, controlled over two pipes by the Chrome DevTools Protocol.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -156,6 +157,39 @@ impl Browser {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
     }
+}
+
+impl Browser {
+    /// What axe-core, whose script the page has run, finds critical or serious.
+    pub fn serious_violations(&mut self) -> Vec<String> {
+        let run = "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations\
+            .filter(({ impact }) => ['critical', 'serious'].includes(impact))\
+            .map(({ id, impact, nodes }) => `${impact}: ${id}: ${nodes.slice(0, 3).map(node => node.html.slice(0, 120)).join(' ')}`))";
+        strings(&self.value(run)).into_iter().map(str::to_owned).collect()
+    }
+
+    /// Makes the page as large as a screen of these pixels.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let screen =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.call("Emulation.setDeviceMetricsOverride", screen);
+    }
+}
+
+/// axe-core, if scripts/test has installed it.
+pub fn axe() -> Option<String> {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe.min.js");
+    let text = fs::read_to_string(&file).ok();
+    if text.is_none() {
+        println!(
+            "SKIPPED: no axe-core (scripts/test gets it by npm): the page was not checked for accessibility"
+        );
+    }
+    text
+}
+
+pub fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect()
 }
 
 impl Drop for Browser {

@@ -21,7 +21,7 @@ use namegate_scan::report::{DirectoryFindings, Report, ReportedName, Summary};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::browser::Browser;
+use crate::browser::{Browser, axe, strings};
 
 /// Hostile names: markup, script, controls.
 const HOSTILE: &[&[u8]] = &[
@@ -67,10 +67,6 @@ fn hostile_page(dir: &Path) -> PathBuf {
         .unwrap();
     assert_eq!(status.code(), Some(1));
     page
-}
-
-fn strings(value: &Value) -> Vec<&str> {
-    value.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect()
 }
 
 /// Opens the explanation of the finding whose displayed name is `name`.
@@ -294,18 +290,6 @@ fn seconds_since(minute: &str) -> i64 {
     jiff::Timestamp::now().as_second() - then.as_second()
 }
 
-/// axe-core, if scripts/test has installed it.
-fn axe() -> Option<String> {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe.min.js");
-    let text = fs::read_to_string(&file).ok();
-    if text.is_none() {
-        println!(
-            "SKIPPED: no axe-core (scripts/test gets it by npm): the page was not checked for accessibility"
-        );
-    }
-    text
-}
-
 #[test]
 fn axe_finds_nothing_critical_or_serious() {
     let dir = tempfile::tempdir().unwrap();
@@ -313,20 +297,15 @@ fn axe_finds_nothing_critical_or_serious() {
     let (Some(mut browser), Some(axe)) = (Browser::start(), axe()) else { return };
     browser.open(&page);
     browser.value(&format!("{axe}; true"));
-    let run = "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations\
-        .filter(({ impact }) => ['critical', 'serious'].includes(impact))\
-        .map(({ id, impact, nodes }) => `${impact}: ${id}: ${nodes.slice(0, 3).map(node => node.html.slice(0, 120)).join(' ')}`))";
-    let none: [&str; 0] = [];
     for colours in ["light", "dark"] {
         browser.value(&format!("document.documentElement.classList.toggle('dark', {})", colours == "dark"));
-        assert_eq!(strings(&browser.value(run)), none, "{colours}");
+        assert_eq!(browser.serious_violations(), [] as [String; 0], "{colours}");
         explain(&mut browser, b"caf\xE9.txt");
-        assert_eq!(strings(&browser.value(run)), none, "an explanation, {colours}");
+        assert_eq!(browser.serious_violations(), [] as [String; 0], "an explanation, {colours}");
         browser.value("document.getElementById('detail').close()");
     }
-    let phone = serde_json::json!({ "width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": true });
-    browser.call("Emulation.setDeviceMetricsOverride", phone);
-    assert_eq!(strings(&browser.value(run)), none, "on a narrow screen");
+    browser.resize(400, 800);
+    assert_eq!(browser.serious_violations(), [] as [String; 0], "on a narrow screen");
 }
 
 /// Text with a contrast ratio below 4.5 (WCAG 2.2, 1.4.3).

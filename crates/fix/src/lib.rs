@@ -8,6 +8,7 @@
 pub mod apply;
 #[cfg(feature = "archive")]
 pub mod archive;
+pub mod decisions;
 pub mod entry;
 pub mod execute;
 pub mod git_index;
@@ -26,6 +27,7 @@ mod private;
 pub mod progress;
 pub mod propose;
 mod relink;
+pub mod review;
 pub mod roots;
 pub mod status;
 pub mod stored_plan;

@@ -16,9 +16,11 @@ use namegate_files::signature::{self, TextKind};
 use namegate_findings::records::{RecordSorter, SortedRecords};
 use namegate_findings::temporary;
 use namegate_sys::process::processors;
+use sha2::{Digest, Sha256};
 
 use self::renames::read_rename;
 pub use self::renames::{DirectoryRenames, StoredDirectories};
+use super::decisions::{DecisionCounts, Decisions};
 use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
 use super::plan::id_set::IdSet;
@@ -42,6 +44,8 @@ pub struct StoredPlan {
     pub check: u32,
     /// The file is a table.
     pub is_table: bool,
+    /// What was decided, if the plan was read with decisions.
+    pub decided: Option<DecisionCounts>,
     /// The new names of the entries that links lead to, by the ids of their renames.
     pub(super) target_names: HashMap<u64, Vec<u8>>,
     /// The renames of links with a new target, by directory and name.
@@ -74,11 +78,18 @@ impl fmt::Display for StoredPlanError {
 
 impl std::error::Error for StoredPlanError {}
 
-/// Computes the length and the CRC-32 of what is read.
-struct CheckedInput<R> {
+/// Computes the length and the CRC-32 of what is read, and the SHA-256 if decisions need it.
+pub(super) struct CheckedInput<R> {
     input: R,
     bytes: u64,
-    check: crc32fast::Hasher,
+    pub(super) check: crc32fast::Hasher,
+    sha256: Option<Sha256>,
+}
+
+impl<R> CheckedInput<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, bytes: 0, check: crc32fast::Hasher::new(), sha256: None }
+    }
 }
 
 impl<R: Read> Read for CheckedInput<R> {
@@ -86,6 +97,9 @@ impl<R: Read> Read for CheckedInput<R> {
         let len = self.input.read(buffer)?;
         self.bytes += len as u64;
         self.check.update(&buffer[..len]);
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(&buffer[..len]);
+        }
         Ok(len)
     }
 }
@@ -97,6 +111,9 @@ struct PlanLines {
     header: PlanHeader,
     retargets: Vec<Retarget>,
     renames: [u64; 3],
+    decisions: Option<Decisions>,
+    decided: DecisionCounts,
+    errors: Vec<PlanError>,
     /// Memory that is used again.
     record: LineRecord,
 }
@@ -105,7 +122,17 @@ impl PlanLines {
     fn add(&mut self, line: PlanLine, number: usize) -> io::Result<()> {
         match line {
             PlanLine::Header(header) => self.header = header,
-            PlanLine::Rename(rename) => {
+            PlanLine::Rename(mut rename) => {
+                if let Some(decisions) = &mut self.decisions {
+                    match decisions.apply_to(&mut rename, &mut self.decided) {
+                        Ok(true) => {}
+                        Ok(false) => return Ok(()),
+                        Err(message) => {
+                            self.errors.push(PlanError { line: number, message });
+                            return Ok(());
+                        }
+                    }
+                }
                 self.renames[rename.confidence as usize] += 1;
                 self.record.set_rename(&rename, number);
                 self.sorter.push(self.record.in_directory(&rename.directory.path))?;
@@ -123,27 +150,37 @@ impl StoredPlan {
     /// # Errors
     /// The plan cannot be read or has errors, or a temporary file cannot be written.
     pub fn read(input: impl Read) -> Result<Self, StoredPlanError> {
-        let input = CheckedInput { input, bytes: 0, check: crc32fast::Hasher::new() };
+        Self::read_with(input, None)
+    }
+
+    /// Reads a plan, and keeps what `decisions` rename, with the names that they give.
+    ///
+    /// # Errors
+    /// As [`StoredPlan::read`]; or the decisions are not about this plan, or give a name that no entry can have.
+    pub fn read_decided(input: impl Read, decisions: Decisions) -> Result<Self, StoredPlanError> {
+        Self::read_with(input, Some(decisions))
+    }
+
+    fn read_with(input: impl Read, decisions: Option<Decisions>) -> Result<Self, StoredPlanError> {
+        let sha256 = decisions.as_ref().map(|_| Sha256::new());
+        let input = CheckedInput { sha256, ..CheckedInput::new(input) };
         let input = BufReader::with_capacity(1 << 16, input);
         let mut input = signature::skip(input, TextKind::Syntax, "the plan")?;
-        let (mut parser, mut lines) = (PlanParser::default(), PlanLines::default());
+        let (mut parser, mut lines) =
+            (PlanParser::default(), PlanLines { decisions, ..PlanLines::default() });
         let is_table = PlanTableReader::is_table(&mut input)?;
-        if is_table {
-            let mut table = PlanTableReader::open(&mut input)?.ok_or_else(|| {
-                let message =
-                    "neither JSON Lines nor a table with the column `record`: not a plan".to_owned();
-                StoredPlanError::Lines(vec![PlanError { line: 1, message }])
-            })?;
-            while let Some((number, line)) = table.next_line()? {
-                if let Some(parsed) = parser.parse_row(number, line) {
-                    lines.add(parsed, number)?;
-                }
-            }
-        } else {
-            read_lines(&mut input, &mut parser, &mut lines)?;
+        match is_table {
+            true => read_table(&mut input, &mut parser, &mut |line, number| lines.add(line, number))?,
+            false => read_lines(&mut input, &mut parser, &mut lines)?,
         }
-        let PlanLines { sorter, header, retargets, renames, .. } = lines;
-        let CheckedInput { bytes, check, .. } = input.into_inner().1.into_inner();
+        let PlanLines { sorter, header, retargets, renames, decisions, decided, errors, .. } = lines;
+        let CheckedInput { bytes, check, sha256, .. } = input.into_inner().1.into_inner();
+        // Decisions about another plan would be wrong line by line, and say nothing of its lines.
+        if let (Some(decisions), Some(sha256)) = (&decisions, sha256) {
+            let checked = decisions.check_plan(&sha256.finalize()).and_then(|()| decisions.check_rest());
+            checked.map_err(|error| StoredPlanError::Lines(vec![error]))?;
+        }
+        errors.into_iter().for_each(|error| _ = parser.fail_at::<()>(error.line, error.message));
         let mut plan = Self {
             header,
             retargets,
@@ -151,6 +188,7 @@ impl StoredPlan {
             bytes,
             check: check.finalize(),
             is_table,
+            decided: decisions.map(|decisions| DecisionCounts { check: decisions.check, ..decided }),
             target_names: HashMap::new(),
             link_renames: HashMap::new(),
             sorted: sorter.finish()?,
@@ -267,6 +305,48 @@ impl StoredPlan {
         }
         NewNames::new(names, IdSet::default())
     }
+}
+
+/// Gives each line of a plan to `take`, with all that people read, and returns the SHA-256 of the file.
+///
+/// # Errors
+/// The plan cannot be read or has errors, or an error of `take`.
+pub fn read_each_line(
+    input: impl Read,
+    take: &mut dyn FnMut(PlanLine) -> io::Result<()>,
+) -> Result<Vec<u8>, StoredPlanError> {
+    let input = CheckedInput { sha256: Some(Sha256::new()), ..CheckedInput::new(input) };
+    let mut input = signature::skip(BufReader::new(input), TextKind::Syntax, "the plan")?;
+    let (mut parser, mut line) = (PlanParser::default(), Vec::new());
+    if PlanTableReader::is_table(&mut input)? {
+        read_table(&mut input, &mut parser, &mut |line, _| take(line))?;
+    } else {
+        while read_line(&mut input, &mut line, parser.room())? {
+            parser.parse_line(&line).map_or(Ok(()), &mut *take)?;
+            line.clear();
+        }
+    }
+    parser.finish().map_err(StoredPlanError::Lines)?;
+    let sha256 = input.into_inner().1.into_inner().sha256;
+    Ok(sha256.map(|sha256| sha256.finalize().to_vec()).unwrap_or_default())
+}
+
+/// Reads a table.
+fn read_table(
+    input: &mut impl BufRead,
+    parser: &mut PlanParser,
+    take: &mut dyn FnMut(PlanLine, usize) -> io::Result<()>,
+) -> Result<(), StoredPlanError> {
+    let mut table = PlanTableReader::open(input)?.ok_or_else(|| {
+        let message = "neither JSON Lines nor a table with the column `record`: not a plan".to_owned();
+        StoredPlanError::Lines(vec![PlanError { line: 1, message }])
+    })?;
+    while let Some((number, line)) = table.next_line()? {
+        if let Some(parsed) = parser.parse_row(number, line) {
+            take(parsed, number)?;
+        }
+    }
+    Ok(())
 }
 
 /// Lines with so many bytes are parsed together.

@@ -8,25 +8,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use jiff::Timestamp;
 use namegate_core::name::display::shown;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::{Confidence, Policy};
 use namegate_files::json::Base64;
 use namegate_files::time::timestamp_of_now;
 use namegate_fix::apply::{ApplyOptions, ApplyTally, BATCH_SIZE, apply, rehearse};
+use namegate_fix::decisions::Decisions;
 use namegate_fix::git_index::{self, WorkTree};
 use namegate_fix::group::Direction;
-use namegate_fix::journal::{Journal, JournalContents, JournalHeader, VERSION, journal_dir, read_header};
+use namegate_fix::journal::{Journal, JournalContents, JournalDecisions, JournalHeader, VERSION};
 use namegate_fix::plan::PlanHeader;
 use namegate_fix::roots::PlanRoots;
 use namegate_fix::status::JournalPhase;
 use namegate_fix::stored_plan::{StoredPlan, StoredPlanError};
-use namegate_scan::progress::NoProgress;
 use namegate_scan::report::layout::counted;
 use namegate_sys::trust::others_can_write;
 use nix::unistd::geteuid;
 
+use super::journals::JournalChoice;
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
 
@@ -37,6 +37,7 @@ Examples:
   namegate fix apply plan.jsonl --yes
   namegate fix apply plan.jsonl --yes --at-least guess
   namegate fix apply plan.jsonl --yes --git   # also in Git's index
+  namegate fix apply plan.jsonl --decisions decisions.jsonl --yes
   namegate fix apply plan.jsonl --resume      # continue a killed or interrupted run
   namegate fix undo --last --yes
 
@@ -64,6 +65,10 @@ pub struct ApplyArgs {
     /// /var/lib/namegate/journals].
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+    /// Make only the renames that a person decided, with the names that they chose: FILE is what the page of `fix plan -o review.html`
+    /// saves. What is undecided stays as it is.
+    #[arg(long, value_name = "FILE", conflicts_with = "at_least")]
+    decisions: Option<PathBuf>,
     /// Leave out new names that are less certain; with --resume, the choice of the interrupted run.
     #[arg(long, value_name = "LEVEL", default_value = "likely", value_parser = confidences(), conflicts_with = "resume")]
     at_least: Confidence,
@@ -105,7 +110,7 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The plan is invalid, the journal cannot be written, or a root is read-only.
 pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
-    let plan = read_plan(&args.plan, args.yes || args.resume)?;
+    let plan = read_plan(&args.plan, args.decisions.as_deref(), args.yes || args.resume)?;
     if plan.header.archive.is_some() {
         let plan = shown(&args.plan);
         return Err(CliError::new(format!(
@@ -119,12 +124,16 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
         return show_changes(&args, &plan, open_roots(&plan, args.cross_file_systems)?, options, out);
     }
     if plan.renames(Confidence::Guess) == 0 && plan.retargets.is_empty() {
-        writeln!(out, "Nothing to do: the plan has no renames.")?;
+        match &plan.decided {
+            Some(_) => writeln!(out, "Nothing to do: no rename of the plan is accepted.")?,
+            None => writeln!(out, "Nothing to do: the plan has no renames.")?,
+        }
         return Ok(ExitStatus::Clean);
     }
+    let choice = JournalChoice { file: args.journal.as_deref(), plan: args.plan_arguments() };
     let (mut journal, earlier) = match args.resume {
-        true => args.resume_journal(&header)?,
-        false => (args.create_journal(&header)?, None),
+        true => choice.resume(&header)?,
+        false => (choice.create(&header)?, None),
     };
     let header = earlier.as_ref().map_or(&header, |earlier| &earlier.header);
     if earlier.as_ref().is_some_and(|earlier| JournalPhase::from_contents(earlier) == JournalPhase::Done) {
@@ -147,9 +156,9 @@ pub fn run(args: ApplyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, 
     let place = shown(journal.path());
     let tally = applied.map_err(|error| args.about_journal(&place, &error))?;
     write_result(&tally, out)?;
-    args.write_left_out(&tally, options.at_least, plan.is_table, out)?;
+    args.write_left_out(&tally, options.at_least, &plan, out)?;
     if let Some(status) = stopped.filter(|_| tally.is_interrupted) {
-        let plan = shown(&args.plan);
+        let plan = args.plan_arguments();
         writeln!(out, "Interrupted. To continue: namegate fix apply {plan} --resume --journal {place}")?;
         writeln!(out, "To undo the changes: namegate fix undo {place}")?;
         return Ok(status);
@@ -197,21 +206,37 @@ pub(super) fn write_index_changes(
     Ok(is_done)
 }
 
-/// Reads a plan, which is applied if `is_applied`.
-pub(super) fn read_plan(path: &Path, is_applied: bool) -> Result<StoredPlan, CliError> {
-    let cannot_read =
-        |error: io::Error| CliError::new(format_args!("cannot read '{}': {error}", shown(path)));
-    let file = open_plan(path, is_applied).map_err(cannot_read)?;
-    StoredPlan::read(file).map_err(|error| match error {
-        StoredPlanError::File(error) => cannot_read(error),
+/// Reads a plan and what was decided about it, which is applied if `is_applied`.
+pub(super) fn read_plan(
+    plan: &Path,
+    decisions: Option<&Path>,
+    is_applied: bool,
+) -> Result<StoredPlan, CliError> {
+    let decisions = decisions.map(|file| {
+        let opened = open_plan(file, is_applied).map_err(StoredPlanError::File);
+        opened.and_then(Decisions::read).map_err(|error| cannot_read(file, error))
+    });
+    let decisions = decisions.transpose()?;
+    let opened = open_plan(plan, is_applied).map_err(StoredPlanError::File);
+    let read = opened.and_then(|file| match decisions {
+        Some(decisions) => StoredPlan::read_decided(file, decisions),
+        None => StoredPlan::read(file),
+    });
+    read.map_err(|error| cannot_read(plan, error))
+}
+
+/// The error for a plan, or decisions, that cannot be used.
+pub(super) fn cannot_read(path: &Path, error: StoredPlanError) -> CliError {
+    match error {
+        StoredPlanError::File(error) => CliError::new(format_args!("cannot read '{}': {error}", shown(path))),
         StoredPlanError::Lines(errors) => {
             let lines: Vec<String> = errors.iter().map(|error| format!("{}: {error}", shown(path))).collect();
             CliError::new(lines.join("\nnamegate: "))
         }
-    })
+    }
 }
 
-/// Opens the plan. Root applies only plans that belong to root or to the user who called sudo(8), and that nobody else can write:
+/// Opens the plan, or decisions. Root applies only plans that belong to root or to the user who called sudo(8), and that nobody else can write:
 /// a plan decides what is renamed anywhere in the file system.
 fn open_plan(path: &Path, is_applied: bool) -> io::Result<File> {
     let file = File::open(path)?;
@@ -269,12 +294,12 @@ fn show_changes(
     let tally = tally.map_err(CliError::new)?;
     write!(out, "Would change: ")?;
     write_result(&tally, out)?;
-    args.write_left_out(&tally, at_least, plan.is_table, out)?;
+    args.write_left_out(&tally, at_least, plan, out)?;
     if !args.dry_run {
         writeln!(
             out,
             "Nothing was changed. To make the changes: namegate fix apply {}{} --yes",
-            shown(&args.plan),
+            args.plan_arguments(),
             args.given_options()
         )?;
     }
@@ -305,6 +330,12 @@ fn write_result(tally: &ApplyTally, out: &mut (dyn Write + Send)) -> Result<(), 
 }
 
 impl ApplyArgs {
+    /// The plan and its decisions, as arguments of this command.
+    fn plan_arguments(&self) -> String {
+        let decisions = self.decisions.as_deref().map(|file| format!(" --decisions {}", shown(file)));
+        format!("{}{}", shown(&self.plan), decisions.unwrap_or_default())
+    }
+
     /// The options that decide what is changed and how, as they were given.
     fn given_options(&self) -> String {
         let mut options = String::new();
@@ -333,24 +364,27 @@ impl ApplyArgs {
              Changes that are not in the journal were not made.\n\
              To continue: namegate fix apply {plan} --resume --journal {journal}\n\
              To undo the changes: namegate fix undo {journal}",
-            plan = shown(&self.plan)
+            plan = self.plan_arguments()
         ))
     }
 
-    /// Writes how many lines are less certain than `at_least`, and how to see them.
+    /// Writes what was decided, or how many lines are less certain than `at_least`, and how to see them.
     fn write_left_out(
         &self,
         tally: &ApplyTally,
         at_least: Confidence,
-        is_table: bool,
+        plan: &StoredPlan,
         out: &mut (dyn Write + Send),
     ) -> Result<(), CliError> {
+        if let Some(decided) = &plan.decided {
+            return Ok(writeln!(out, "Decided: {decided}.")?);
+        }
         if tally.left_out == 0 {
             return Ok(());
         }
         let lesser: Vec<&str> =
             Confidence::ALL[at_least as usize + 1..].iter().map(|level| level.as_str()).collect();
-        let see = match is_table {
+        let see = match plan.is_table {
             true => format!("see the column `confidence` for {}", lesser.join(" and ")),
             false => {
                 let lesser = lesser.join("|");
@@ -367,12 +401,16 @@ impl ApplyArgs {
     }
 
     fn header(&self, plan: &StoredPlan) -> Result<JournalHeader, CliError> {
-        let path = path::absolute(&self.plan).map_err(|error| about(&self.plan, error))?;
+        let absolute = |path: &Path| match path::absolute(path) {
+            Ok(path) => Ok(Base64(path.as_os_str().as_bytes().to_vec())),
+            Err(error) => Err(about(path, error)),
+        };
+        let decisions = self.decisions.as_deref().zip(plan.decided.as_ref());
         Ok(JournalHeader {
             version: VERSION,
             tool: env!("CARGO_PKG_VERSION").into(),
             started: timestamp_of_now(),
-            plan: Base64(path.as_os_str().as_bytes().to_vec()),
+            plan: absolute(&self.plan)?,
             plan_bytes: plan.bytes,
             plan_check: format!("{:08x}", plan.check),
             roots: plan.header.roots.clone(),
@@ -383,100 +421,12 @@ impl ApplyArgs {
             keep_original: self.keep_original,
             cross_file_systems: self.cross_file_systems,
             git: self.git,
+            decisions: decisions
+                .map(|(file, decided)| {
+                    absolute(file)
+                        .map(|file| JournalDecisions { file, check: format!("{:08x}", decided.check) })
+                })
+                .transpose()?,
         })
     }
-
-    fn create_journal(&self, header: &JournalHeader) -> Result<Journal, CliError> {
-        if self.journal.is_none()
-            && let Some(path) = find_journal(header, JournalPhase::Interrupted)?
-        {
-            return Err(CliError::new(format!(
-                "a run of this plan was interrupted; the journal is {path}\n\
-                 To continue: namegate fix apply {plan} --resume\nTo undo the changes: namegate fix undo {path}",
-                path = shown(&path),
-                plan = shown(&self.plan)
-            )));
-        }
-        let path = match &self.journal {
-            Some(path) => path.clone(),
-            None => {
-                let dir = find_journal_dir()?;
-                journal_dir::new_path(&dir, Timestamp::now()).map_err(|error| {
-                    CliError::new(format_args!("cannot create the directory '{}': {error}", shown(&dir)))
-                })?
-            }
-        };
-        let journal = Journal::create(&path, header.clone(), &NoProgress).map_err(|error| {
-            let known = read_header(&path).filter(|known| known.is_of_same_plan(header));
-            let (plan, place) = (shown(&self.plan), shown(&path));
-            let hint = match known {
-                Some(_) => format!(
-                    "\nIt is the journal of an earlier run of this plan. To continue: namegate fix apply {plan} --resume \
-                     --journal {place}\nTo undo the changes: namegate fix undo {place}"
-                ),
-                None => String::new(),
-            };
-            CliError::new(format!("cannot create the journal '{place}': {error}; nothing was changed{hint}"))
-        })?;
-        if self.journal.is_some()
-            && let Some(dir) = journal_dir::find()
-        {
-            journal_dir::add(&dir, &path, Timestamp::now());
-        }
-        Ok(journal)
-    }
-
-    /// Opens the journal of a killed or interrupted run, or else of a run that came to its end.
-    fn resume_journal(&self, header: &JournalHeader) -> Result<(Journal, Option<JournalContents>), CliError> {
-        let path = match &self.journal {
-            Some(path) => path.clone(),
-            None => match find_journal(header, JournalPhase::Interrupted)?
-                .map_or_else(|| find_journal(header, JournalPhase::Done), |path| Ok(Some(path)))?
-            {
-                Some(path) => path,
-                None => {
-                    let dir = find_journal_dir()?;
-                    return Err(CliError::new(format!(
-                        "no journal in '{}' is of a run of this plan that can be resumed; use --journal for another one",
-                        shown(&dir)
-                    )));
-                }
-            },
-        };
-        let (journal, earlier) = Journal::resume(&path).map_err(|error| about(&path, error))?;
-        let why = match () {
-            () if !earlier.header.is_of_same_plan(header) => {
-                "this is the journal of another plan, or of this plan before it was edited"
-            }
-            () if earlier.undo.is_some() => {
-                "its changes were undone, at least in part; finish that with `fix undo`, then apply the plan with --yes"
-            }
-            () => return Ok((journal, Some(earlier))),
-        };
-        Err(about(&path, why))
-    }
-}
-
-fn find_journal_dir() -> Result<PathBuf, CliError> {
-    journal_dir::find().ok_or_else(|| {
-        CliError::new("no directory for journals: HOME is not set; choose a file with --journal")
-    })
-}
-
-/// The default directory of journals, and the journals in it, the newest first.
-pub(super) fn list_journals() -> Result<(PathBuf, Vec<PathBuf>), CliError> {
-    let dir = find_journal_dir()?;
-    match journal_dir::list(&dir) {
-        Ok(journals) => Ok((dir, journals)),
-        Err(error) => Err(CliError::new(format_args!("cannot read '{}': {error}", shown(&dir)))),
-    }
-}
-
-/// The newest journal of a run of the plan in `phase`.
-fn find_journal(plan: &JournalHeader, phase: JournalPhase) -> Result<Option<PathBuf>, CliError> {
-    Ok(list_journals()?.1.into_iter().find(|path| {
-        let is_of_plan = read_header(path).is_some_and(|header| header.is_of_same_plan(plan));
-        let is_in_phase = |contents| JournalPhase::from_contents(&contents) == phase;
-        is_of_plan && JournalContents::read(path).is_ok_and(is_in_phase)
-    }))
 }

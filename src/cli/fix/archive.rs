@@ -55,6 +55,9 @@ pub struct ArchiveArgs {
     /// Plan from `namegate fix plan --archive` for this archive, as JSON Lines or CSV; without it, names are planned as that command does
     #[arg(long, value_name = "FILE", conflicts_with = "TargetSelection")]
     plan: Option<PathBuf>,
+    /// Make only the renames of the plan that a person decided: FILE is what the page of `fix plan --archive -o review.html` saves
+    #[arg(long, value_name = "FILE", requires = "plan", conflicts_with = "at_least")]
+    decisions: Option<PathBuf>,
     /// Leave out new names that are less certain
     #[arg(long, value_name = "LEVEL", default_value = "likely", value_parser = confidences())]
     at_least: Confidence,
@@ -183,7 +186,7 @@ impl ArchiveArgs {
         source: &MemberSource,
         progress: &TerminalProgress<'_>,
     ) -> Result<StoredPlan, CliError> {
-        let plan = read_plan(path, true)?;
+        let plan = read_plan(path, self.decisions.as_deref(), true)?;
         let about = |what: String| CliError::new(format_args!("{}: {what}", shown(path)));
         match &plan.header.archive {
             None => return Err(about("this plan is for trees: namegate fix apply executes it".to_owned())),
@@ -234,6 +237,9 @@ impl ArchiveArgs {
         if tally.zip_links > 0 && tally.renamed > 0 {
             let links = counted(tally.zip_links, "symbolic link", "symbolic links");
             writeln!(out, "{links} in the zip not changed: their targets are contents.")?;
+        }
+        if let Some(decided) = &plan.decided {
+            writeln!(out, "Decided: {decided}.")?;
         }
         let left_out = plan.renames(Confidence::Guess) - plan.renames(self.at_least);
         if left_out > 0 {

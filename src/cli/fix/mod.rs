@@ -4,8 +4,11 @@ mod apply;
 #[cfg(feature = "archive")]
 mod archive;
 mod ask;
+mod journals;
 mod plan;
+mod plan_files;
 mod show;
+mod show_plan;
 mod status;
 mod undo;
 
@@ -19,6 +22,7 @@ use super::{CliError, ExitStatus};
 const EXAMPLES: &str = "\
 Examples:
   namegate fix plan /srv/share -o plan.jsonl
+  namegate fix plan /srv/share -o review.html   # a page to decide in
   namegate fix apply plan.jsonl           # show what would be done
   namegate fix apply plan.jsonl --yes
   namegate fix status
@@ -35,6 +39,7 @@ pub struct FixArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     Plan(Box<plan::PlanArgs>),
+    Show(show_plan::ShowPlanArgs),
     Apply(apply::ApplyArgs),
     #[cfg(feature = "archive")]
     Archive(Box<archive::ArchiveArgs>),
@@ -51,6 +56,7 @@ pub fn run(args: FixArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, Cl
     allocation::return_large_buffers();
     match args.command {
         Command::Plan(args) => plan::run(*args, out),
+        Command::Show(args) => show_plan::run(&args, out),
         Command::Apply(args) => apply::run(args, out),
         #[cfg(feature = "archive")]
         Command::Archive(args) => archive::run(&args, out),

@@ -17,8 +17,7 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::rule::{RuleId, Severity};
 use namegate_files::signature::{self, TextKind};
 use namegate_files::time::timestamp_of_now;
-use namegate_fix::plan::{PlanHeader, Retarget};
-use namegate_fix::plan_table::PlanTableWriter;
+use namegate_fix::plan::PlanHeader;
 use namegate_fix::propose::char_table::{self, CharTable};
 use namegate_fix::propose::conversion::NameConversion;
 use namegate_fix::propose::map::CharMap;
@@ -31,9 +30,10 @@ use namegate_sys::process::processors;
 
 #[cfg(feature = "archive")]
 use super::archive::{identify, open_archive};
+use super::plan_files::{FinishedPlan, PlanOutputs};
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::format::FormatArgs;
-use crate::cli::output::{OutputFile, cannot_write, split_output, two_on_stdout};
+use crate::cli::output::{split_output, two_on_stdout};
 use crate::cli::policy_args::PolicyArgs;
 use crate::cli::progress::{ProgressMode, TerminalProgress};
 use crate::cli::targets::TargetSelection;
@@ -44,6 +44,7 @@ Examples:
   namegate fix plan /srv/share                              # show the plan
   namegate fix plan /srv/share -o plan.jsonl                # write the plan
   namegate fix plan /srv/share -o plan.csv                  # write the plan as a table
+  namegate fix plan /srv/share -o plan.jsonl -o review.html # and a page to decide in
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
   namegate fix plan /old --reread cp866:gbk -o plan.jsonl           # `╙ъ╓╨` is 雨中
   namegate fix plan /data --target windows,macos --normalize nfc -o plan.jsonl
@@ -98,9 +99,10 @@ pub struct PlanArgs {
     #[arg(long)]
     shorten: bool,
     /// Write the plan to FILE, which appears when it is complete, as JSON Lines, as csv (a file named `.csv`) or in FORMAT, as in csv:plan;
-    /// `-` is standard output
+    /// `-` is standard output. A file named `.html` is a page to decide about the renames; the plan of a page is in the other FILE or, if
+    /// there is none, beside it, as in review.jsonl. Repeatable
     #[arg(short, long, value_name = "[FORMAT:]FILE")]
-    output: Option<OsString>,
+    output: Vec<OsString>,
     #[command(flatten)]
     format: FormatArgs<PlanFormat>,
     /// Ask about each rename, or about all renames for a rule; answers come from standard input.
@@ -137,13 +139,15 @@ struct TreeArgs {
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PlanFormat {
-    /// json or, for a file named `.csv`, csv with --output; otherwise text on a terminal and json elsewhere
+pub(super) enum PlanFormat {
+    /// by the extension with --output, json if it is no other; otherwise text on a terminal and json elsewhere
     Auto,
     /// The plan as JSON Lines
     Json,
     /// The plan as a table for spreadsheets
     Csv,
+    /// A page for a browser, to decide about the renames of the plan; only for --output
+    Html,
     /// Table: old name, new name, rules
     Text,
 }
@@ -200,15 +204,10 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let settings = args.settings()?;
     let policy = args.policy(&settings.conversion)?;
     let request = args.request()?;
-    let (format, is_table, path) = args.output()?;
-    let create = || {
-        path.as_deref().map(|path| {
-            OutputFile::create(path).map(|file| (path, file)).map_err(|error| cannot_write(path, &error))
-        })
-    };
-    // A file that cannot be written is reported before the work. With questions the file is created after them: a user who leaves
-    // would leave it behind.
-    let begun = if args.interactive { None } else { create().transpose()? };
+    let (format, outputs) = args.outputs()?;
+    // A file that cannot be written is reported before the work. With questions the files are created after them: a user who leaves
+    // would leave them behind.
+    let begun = if args.interactive { None } else { Some(outputs.create()?) };
     let progress = TerminalProgress::new(args.progress, None, None);
     let mut draft = progress.run(|| args.propose(&request, &policy, &settings, &progress))?;
     if let Some(status) = progress.stopped() {
@@ -218,7 +217,7 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         progress.release();
         ask::ask_about_renames(&mut draft, &policy, &mut io::stdin().lock(), &mut anstream::stderr())?;
     }
-    let file = if args.interactive { create().transpose()? } else { begun };
+    let files = begun.map_or_else(|| outputs.create(), Ok)?;
     draft.finish_renames(&policy, &settings).map_err(CliError::new)?;
     let header = args.header(&draft, &policy, &settings)?;
     let retargets = match progress.run(|| draft.find_retargets(&progress)).map_err(CliError::new)? {
@@ -228,80 +227,47 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     // Nothing is left to finish: a signal ends what waits for the reader of the plan.
     progress.release();
     let format = match format {
-        PlanFormat::Auto if file.is_none() && io::stdout().is_terminal() => PlanFormat::Text,
-        PlanFormat::Auto if file.is_none() => PlanFormat::Json,
+        PlanFormat::Auto if outputs.is_empty() && io::stdout().is_terminal() => PlanFormat::Text,
+        PlanFormat::Auto if outputs.is_empty() => PlanFormat::Json,
         format => format,
     };
     let plan = FinishedPlan { header: &header, draft: &draft, retargets: &retargets };
     match format {
         PlanFormat::Json => plan.write_json(out)?,
-        PlanFormat::Csv if file.is_none() => plan.write_csv(out)?,
+        PlanFormat::Csv if outputs.is_empty() => plan.write_csv(out)?,
         PlanFormat::Text => show::write_table(out, &draft, &retargets, show::output_width())?,
-        PlanFormat::Csv | PlanFormat::Auto => {}
+        PlanFormat::Csv | PlanFormat::Auto | PlanFormat::Html => {}
     }
-    if let Some((path, mut file)) = file {
-        let written = if is_table { plan.write_csv(&mut file) } else { plan.write_json(&mut file) };
-        written.and_then(|()| file.finish()).map_err(|error| cannot_write(path, &error))?;
-    }
-    if format != PlanFormat::Json && (format != PlanFormat::Csv || path.is_some()) {
+    plan.write_files(files, &policy)?;
+    if format != PlanFormat::Json && (format != PlanFormat::Csv || !outputs.is_empty()) {
         show::write_counts(out, &draft, &retargets, &policy)?;
     }
+    outputs.write_next_step(header.archive.is_some().then(|| header.roots.first()).flatten(), out)?;
     Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
 }
 
-/// The parts of a plan.
-struct FinishedPlan<'p> {
-    header: &'p PlanHeader,
-    draft: &'p PlanDraft,
-    retargets: &'p [Retarget],
-}
-
-impl FinishedPlan<'_> {
-    /// Calls `write` with each line.
-    fn each_line(&self, write: &mut dyn FnMut(&str) -> io::Result<()>) -> io::Result<()> {
-        write(&self.header.to_line())?;
-        self.draft.each_line(write)?;
-        self.retargets.iter().try_for_each(|retarget| write(&retarget.to_line()))
-    }
-
-    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.each_line(&mut |line| writeln!(out, "{line}"))?;
-        out.flush()
-    }
-
-    fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut table = PlanTableWriter::new(out)?;
-        self.each_line(&mut |line| table.write_line(line))?;
-        table.finish()
-    }
-}
-
 impl PlanArgs {
-    /// The format of standard output, whether the file of `-o` is a table, and the file.
-    fn output(&self) -> Result<(PlanFormat, bool, Option<PathBuf>), CliError> {
-        let format = self.format.format;
-        let Some(argument) = &self.output else { return Ok((format, false, None)) };
-        let (in_front, path) = split_output(argument);
-        let Some(path) = path else {
-            // What `-o` writes is a plan, on a terminal too.
-            return match in_front {
-                Some(other) if self.format.is_given && other != format => Err(two_on_stdout()),
-                None if !self.format.is_given => Ok((PlanFormat::Json, false, None)),
-                given => Ok((given.unwrap_or(format), false, None)),
+    /// The format of standard output, and the files.
+    fn outputs(&self) -> Result<(PlanFormat, PlanOutputs), CliError> {
+        let (mut format, mut outputs) = (self.format.format, PlanOutputs::default());
+        for argument in &self.output {
+            let (in_front, path) = split_output(argument);
+            let Some(path) = path else {
+                // What `-o` writes is a plan, on a terminal too.
+                format = match in_front {
+                    Some(other) if self.format.is_given && other != format => return Err(two_on_stdout()),
+                    None if !self.format.is_given => PlanFormat::Json,
+                    given => given.unwrap_or(format),
+                };
+                continue;
             };
-        };
-        let is_named_csv = || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
-        let is_table = match in_front.unwrap_or(format) {
-            PlanFormat::Csv => true,
-            PlanFormat::Auto => is_named_csv(),
-            PlanFormat::Text if in_front.is_some() => {
-                return Err(CliError::new(
-                    "--output: a plan in a file is json or csv; text is for standard output",
-                ));
-            }
-            PlanFormat::Json | PlanFormat::Text => false,
-        };
-        Ok((format, is_table, Some(path)))
+            outputs.add(in_front, format, path)?;
+        }
+        if format == PlanFormat::Html && !outputs.has_page() {
+            return Err(CliError::new("a page is written with its plan: -o review.html"));
+        }
+        outputs.add_plan_of_page();
+        Ok((format, outputs))
     }
 
     /// The policy, without the rules that the mapping breaks.

@@ -15,7 +15,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const GAP: usize = 2;
 
 /// A row: old name, new name, rules, and the style of the new name.
-type Row = ([String; 3], Style);
+pub(super) type TableRow = ([String; 3], Style);
 
 /// The style of a new name.
 const fn style(confidence: Confidence) -> Style {
@@ -51,12 +51,12 @@ pub fn write_table(
         write_rows(out, &display(&directory.path).to_string(), rows, width)?;
     }
     if !retargets.is_empty() {
-        let rows = retargets.iter().map(|link| {
-            let path = path_in(&link.directory.path, &link.name);
-            let new = format!("{} → {}", display(&link.old_target), display(&link.new_target));
-            ([display(&path).to_string(), new, String::new()], PLAIN)
-        });
-        write_rows(out, "Symbolic links with a new target", rows.collect(), width)?;
+        write_rows(
+            out,
+            "Symbolic links with a new target",
+            retargets.iter().map(retarget_row).collect(),
+            width,
+        )?;
     }
     Ok(())
 }
@@ -109,7 +109,13 @@ fn names(rules: &[RuleId]) -> String {
     rules.iter().map(|rule| rule.name()).collect::<Vec<_>>().join(", ")
 }
 
-fn rename_row(rename: &Rename) -> Row {
+pub(super) fn retarget_row(link: &Retarget) -> TableRow {
+    let path = path_in(&link.directory.path, &link.name);
+    let new = format!("{} → {}", display(&link.old_target), display(&link.new_target));
+    ([display(&path).to_string(), new, String::new()], PLAIN)
+}
+
+pub(super) fn rename_row(rename: &Rename) -> TableRow {
     let (old, new) = (display(&rename.old).to_string(), display(rename.new.as_bytes()).to_string());
     let reading = format!("({}: {})", rename.confidence.as_str(), rename.reading);
     let rules = names(&rename.reasons);
@@ -117,11 +123,16 @@ fn rename_row(rename: &Rename) -> Row {
     ([old, new, rules], style(rename.confidence))
 }
 
-fn skipped_row(skipped: &Skipped) -> Row {
+pub(super) fn skipped_row(skipped: &Skipped) -> TableRow {
     ([display(&skipped.name).to_string(), format!("stays: {}", skipped.why), names(&skipped.reasons)], DIM)
 }
 
-fn write_rows(out: &mut dyn Write, heading: &str, rows: Vec<Row>, width: usize) -> io::Result<()> {
+pub(super) fn write_rows(
+    out: &mut dyn Write,
+    heading: &str,
+    rows: Vec<TableRow>,
+    width: usize,
+) -> io::Result<()> {
     let natural =
         [0, 1, 2].map(|column| rows.iter().map(|(cells, _)| cells[column].width()).max().unwrap_or(0));
     let columns = fit_columns(natural, width.saturating_sub(2 + 2 * GAP));

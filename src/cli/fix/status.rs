@@ -15,7 +15,7 @@ use namegate_fix::status::{JournalPhase, JournalSummary};
 use namegate_scan::report::layout::counted;
 use serde::Serialize;
 
-use super::apply::list_journals;
+use super::journals::list_journals;
 use crate::cli::format::{FormatArgs, PlainFormat};
 use crate::cli::{CliError, ExitStatus};
 
@@ -104,6 +104,9 @@ fn write_text(
         shown(Path::new(plan)),
         display(contents.header.started.as_bytes())
     )?;
+    if let Some(decisions) = &contents.header.decisions {
+        writeln!(out, "  decisions {}", shown(Path::new(OsStr::from_bytes(&decisions.file))))?;
+    }
     let phase = match summary.phase {
         JournalPhase::Running => "running",
         JournalPhase::Interrupted => "interrupted: `fix apply --resume` continues, `fix undo` reverts",
@@ -140,6 +143,8 @@ fn write_text(
 struct StatusObject<'s> {
     journal_base64: Base64<&'s [u8]>,
     plan_base64: &'s Base64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decisions_base64: Option<&'s Base64>,
     started: &'s str,
     state: &'static str,
     torn: bool,
@@ -161,6 +166,7 @@ fn write_object(
     let object = StatusObject {
         journal_base64: Base64(path.as_os_str().as_bytes()),
         plan_base64: &header.plan,
+        decisions_base64: header.decisions.as_ref().map(|decisions| &decisions.file),
         started: &header.started,
         state: summary.phase.as_str(),
         torn: contents.is_torn,

@@ -15,7 +15,8 @@ use namegate_fix::status::JournalPhase;
 use namegate_fix::undo::undo;
 use namegate_scan::report::layout::counted;
 
-use super::apply::{list_journals, write_index_changes};
+use super::apply::write_index_changes;
+use super::journals::list_journals;
 use crate::cli::progress::TerminalProgress;
 use crate::cli::{CliError, ExitStatus};
 

@@ -26,7 +26,9 @@ use crate::progress::{ChangeObserver, KillPoint};
 
 pub use batch::{BatchEntry, JournalBatch};
 pub use read::{BatchState, JournalContents, JournalError, read_header};
-pub use record::{BatchDirectory, FailedEntry, JournalHeader, JournalRecord, RenderedRecords};
+pub use record::{
+    BatchDirectory, FailedEntry, JournalDecisions, JournalHeader, JournalRecord, RenderedRecords,
+};
 
 pub const VERSION: u64 = 1;
 

@@ -107,12 +107,32 @@ pub struct JournalHeader {
     /// Git's index gets the new names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub git: bool,
+    /// What a person decided, if that was carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<JournalDecisions>,
+}
+
+/// The file of decisions that a run carries out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalDecisions {
+    /// Its absolute path.
+    #[serde(rename = "file_base64")]
+    pub file: Base64,
+    /// Its CRC-32, in hexadecimal.
+    pub check: String,
 }
 
 impl JournalHeader {
     /// Reports whether both runs are of the same plan.
     pub fn is_of_same_plan(&self, other: &Self) -> bool {
         (self.plan_bytes, &self.plan_check) == (other.plan_bytes, &other.plan_check)
+    }
+
+    /// Reports whether both runs carry out the same decisions, or none.
+    pub fn has_same_decisions(&self, other: &Self) -> bool {
+        let check = |header: &Self| header.decisions.as_ref().map(|decisions| decisions.check.clone());
+        check(self) == check(other)
     }
 }
 

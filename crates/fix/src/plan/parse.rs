@@ -418,7 +418,7 @@ fn cut(text: &[u8]) -> String {
 }
 
 /// The message of serde_json without the line, which is always 1. The message may quote the plan.
-fn describe(error: &serde_json::Error) -> String {
+pub(crate) fn describe(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let message = match error.column() {
         0 => &*message,
