@@ -173,3 +173,22 @@ fn names_of_an_archive_are_decided_like_those_of_a_tree() {
     let listed = Command::new("tar").args(["-tf", "new.tar"]).current_dir(dir.path()).output().unwrap();
     assert_eq!(stdout(&listed), "a?\nbeta\n");
 }
+
+#[test]
+fn a_link_to_a_name_that_a_person_leaves_stays_and_nothing_is_left_undone() {
+    let dir = planned("plan.jsonl");
+    decide(dir.path(), "plan.jsonl", &[r#"{"id":1,"decision":"accept"}"#, r#"{"id":2,"decision":"leave"}"#]);
+    let apply = ["apply", "plan.jsonl", "--decisions", "decisions.jsonl", "--yes"];
+    let output = fix(dir.path(), &apply);
+    assert_eq!(status(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(names(dir.path()), ["a_", "b?", "c?", "link"]);
+    // The same if its line is deleted.
+    let dir = planned("plan.jsonl");
+    let plan = fs::read_to_string(dir.path().join("plan.jsonl")).unwrap();
+    let rest: Vec<&str> = plan.lines().filter(|line| !line.contains(r#""id":2,"old""#)).collect();
+    fs::write(dir.path().join("plan.jsonl"), rest.join("\n")).unwrap();
+    let output = fix(dir.path(), &["apply", "plan.jsonl", "--yes"]);
+    assert_eq!(status(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(names(dir.path()), ["a_", "b?", "c_", "link"]);
+    assert_eq!(fs::read_link(dir.path().join("tree/link")).unwrap(), Path::new("b?"));
+}

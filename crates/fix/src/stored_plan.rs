@@ -236,6 +236,8 @@ impl StoredPlan {
             }
         }
         drop(cursor);
+        // A person has deleted the renames that the link would follow, or has decided to leave the names: the link stays too.
+        self.retargets.retain(|link| link.after.iter().any(|part| target_names.contains_key(&part.rename)));
         (self.target_names, self.link_renames) = (target_names, link_renames);
         Ok(())
     }
