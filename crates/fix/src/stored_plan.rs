@@ -38,6 +38,8 @@ pub struct StoredPlan {
     pub retargets: Vec<Retarget>,
     /// The number of renames of each confidence, in the order of [`Confidence::ALL`].
     renames: [u64; 3],
+    /// The number of entries without a new name.
+    pub skipped: u64,
     /// The length of the file in bytes.
     pub bytes: u64,
     /// The CRC-32 of the file.
@@ -111,6 +113,7 @@ struct PlanLines {
     header: PlanHeader,
     retargets: Vec<Retarget>,
     renames: [u64; 3],
+    skipped: u64,
     decisions: Option<Decisions>,
     decided: DecisionCounts,
     errors: Vec<PlanError>,
@@ -138,7 +141,7 @@ impl PlanLines {
                 self.sorter.push(self.record.in_directory(&rename.directory.path))?;
             }
             PlanLine::Retarget(retarget) => self.retargets.push(retarget),
-            PlanLine::Skipped(_) => {}
+            PlanLine::Skipped(_) => self.skipped += 1,
         }
         Ok(())
     }
@@ -173,7 +176,7 @@ impl StoredPlan {
             true => read_table(&mut input, &mut parser, &mut |line, number| lines.add(line, number))?,
             false => read_lines(&mut input, &mut parser, &mut lines)?,
         }
-        let PlanLines { sorter, header, retargets, renames, decisions, decided, errors, .. } = lines;
+        let PlanLines { sorter, header, retargets, renames, skipped, decisions, decided, errors, .. } = lines;
         let CheckedInput { bytes, check, sha256, .. } = input.into_inner().1.into_inner();
         // Decisions about another plan would be wrong line by line, and say nothing of its lines.
         if let (Some(decisions), Some(sha256)) = (&decisions, sha256) {
@@ -185,6 +188,7 @@ impl StoredPlan {
             header,
             retargets,
             renames,
+            skipped,
             bytes,
             check: check.finalize(),
             is_table,

@@ -16,7 +16,7 @@ use namegate_fix::plan::{PlanArchive, PlanHeader};
 use namegate_fix::propose::PlanSettings;
 use namegate_fix::propose::members::propose_for_members;
 use namegate_fix::stored_plan::StoredPlan;
-use namegate_scan::report::layout::counted;
+use namegate_scan::report::layout::{counted, grouped};
 use namegate_scan::source::archive::MemberEncoding;
 use namegate_sys::process::processors;
 
@@ -148,6 +148,9 @@ impl ArchiveArgs {
 
     /// Begins the copy, which only those can read who can read the archive.
     fn create(&self, path: &Path, source: &MemberSource) -> Result<Output, CliError> {
+        if path == Path::new("-") {
+            return Err(CliError::new("--output: a copy is a file; standard output is for what was done"));
+        }
         let meta = source.file().metadata().map_err(CliError::new)?;
         if fs::metadata(path).is_ok_and(|old| (old.dev(), old.ino()) == (meta.dev(), meta.ino())) {
             return Err(CliError::new(format_args!(
@@ -223,7 +226,7 @@ impl ArchiveArgs {
             write!(out, "Would change: ")?;
         }
         let members = counted(tally.members, "member", "members");
-        let mut done = format!("{} of {members} renamed", tally.renamed);
+        let mut done = format!("{} of {members} renamed", grouped(tally.renamed));
         if tally.marked > 0 {
             done += &format!(", {} marked as UTF-8", counted(tally.marked, "other name", "other names"));
         }
@@ -242,14 +245,17 @@ impl ArchiveArgs {
             writeln!(out, "Decided: {decided}.")?;
         }
         let left_out = plan.renames(Confidence::Guess) - plan.renames(self.at_least);
+        let see = format!("to see them: namegate fix plan --archive {} --format text", shown(&self.archive));
         if left_out > 0 {
+            let (renames, level) = (counted(left_out, "rename", "renames"), self.at_least.as_str());
             writeln!(
                 out,
-                "{} left out, less certain than `{}`; to see them: namegate fix plan --archive {}; to include them: --at-least guess",
-                counted(left_out, "rename", "renames"),
-                self.at_least.as_str(),
-                shown(&self.archive)
+                "{renames} left out, less certain than `{level}`; {see}; to include them: --at-least guess"
             )?;
+        }
+        if plan.skipped > 0 {
+            let names = counted(plan.skipped, "name has an error", "names have errors");
+            writeln!(out, "{names} and no new name; {see}")?;
         }
         if let Some(path) = self.output.as_ref().filter(|_| !self.dry_run) {
             writeln!(out, "The copy is {}.", shown(path))?;

@@ -309,7 +309,6 @@ impl PlanArgs {
         })
     }
 
-    #[cfg(not(feature = "archive"))]
     fn propose(
         &self,
         request: &PlanRequest,
@@ -317,22 +316,13 @@ impl PlanArgs {
         settings: &PlanSettings,
         progress: &TerminalProgress<'_>,
     ) -> Result<PlanDraft, CliError> {
+        #[cfg(feature = "archive")]
+        if let Some(path) = &self.archive {
+            let source = open_archive(path)?;
+            return propose_for_members(&source, policy, settings, request.jobs, progress)
+                .map_err(CliError::new);
+        }
         propose(request, policy, settings, progress).map_err(CliError::new)
-    }
-
-    #[cfg(feature = "archive")]
-    fn propose(
-        &self,
-        request: &PlanRequest,
-        policy: &Policy,
-        settings: &PlanSettings,
-        progress: &TerminalProgress<'_>,
-    ) -> Result<PlanDraft, CliError> {
-        let Some(path) = &self.archive else {
-            return propose(request, policy, settings, progress).map_err(CliError::new);
-        };
-        let source = open_archive(path)?;
-        propose_for_members(&source, policy, settings, request.jobs, progress).map_err(CliError::new)
     }
 
     fn header(

@@ -20,7 +20,7 @@ def digest(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def case(file, data, expected, args=(), status=0, readers=None, why=None):
+def case(file, data, expected, args=(), status=0, readers=None, why=""):
     with open(file, "wb") as out:
         out.write(data)
     CASES.append({"file": file, "expected": {name: digest(data) for name, data in expected.items()}, "args": list(args),
@@ -121,6 +121,13 @@ def make_zips():
     case("damaged-extra.zip", make_zip(members_of(GERMAN, "cp850", extra=b"\x75\x70\xFF\xFFdamaged")), contents_of(GERMAN), readers=["zipfile-names"])
     case("guess.zip", make_zip([Member(b"caf\x82.txt", content("café.txt"))]), {}, readers=["same"])
     case("guess-asked.zip", make_zip([Member(b"caf\x82.txt", content("café.txt"))]), contents_of(["café.txt"]), ["--at-least", "guess"])
+    twins = [Member(raw, content(name)) for raw, name in zip(stored, GERMAN)] + [Member("Größe.txt".encode(), b"5", flags=0x800, made_by=0x0314)]
+    case("twins.zip", make_zip(twins), {**contents_of(GERMAN[1:]), "Größe_2.txt": content("Größe.txt"), "Größe.txt": b"5"},
+         readers=["zipfile", "7z", "bsdtar"])
+    link = Member(b"link", "Größe.txt".encode("cp850"), method=0, made_by=0x0314, attributes=0o120777 << 16)
+    case("link.zip", make_zip([*members_of(GERMAN, "cp850"), link]), {**contents_of(GERMAN), "link": link.data}, readers=["zipfile"], why="symbolic link")
+    reserved = [Member(b"x" * 300, b"1"), Member(b"c.txt", b"2")]
+    case("skipped.zip", make_zip(reserved), {}, ["--profile", "windows"], readers=["same"], why="no new name")
     case("ascii.zip", make_zip(members_of(["a.txt", "b/c.txt"], "ascii")), {}, readers=["same"])
     # Info-ZIP's own, encrypted.
     if shutil.which("zip"):
@@ -210,6 +217,16 @@ def make_tars():
                                     "outside": b"->../../" + target}, readers=["tarfile"])
     links = ustar + tar_header(b"hard", kind=b"1", link=target) + tar_header(b"soft", kind=b"2", link=target)
     case("links-unpacked.tar", links + END, {**contents_of(GERMAN), "hard": content("Größe.txt"), "soft": content("Größe.txt")})
+    # As `tar c .` and `tar cP` write them, and one that leads out.
+    latin_1 = lambda name: name.encode("latin-1")
+    mixed = tar_header(b"./", kind=b"5") + tar_header(latin_1("./Größe/"), kind=b"5") + tar_file(latin_1("./Größe/Übel.txt"), b"x") \
+        + tar_file(latin_1("/abs/Köln/Straße"), b"y") + tar_file(b"../plain", b"z") + tar_header(latin_1("./hard"), kind=b"1", link=latin_1("./Größe/Übel.txt"))
+    found = {"Größe/Übel.txt": b"x", "/abs/Köln/Straße": b"y", "../plain": b"z", "hard": b"x"}
+    case("mixed.tar", mixed + END, found, status=1, readers=["tarfile"], why="`..`")
+    again = b"".join(tar_file(latin_1(name), data) for name, data in (("Größe", b"1"), ("Köln", b"2"), ("Straße", b"3"), ("Größe", b"4")))
+    case("appended.tar", again + END, {"Größe": b"4", "Köln": b"2", "Straße": b"3"})
+    twins = again[:3072] + tar_file("Größe".encode(), b"5")
+    case("twins.tar", twins + END, {"Größe_2": b"1", "Köln": b"2", "Straße": b"3", "Größe": b"5"})
     # Sparse files, by GNU tar.
     with tempfile.TemporaryDirectory() as top:
         path = os.path.join(top.encode(), "Löcher".encode("latin-1"))

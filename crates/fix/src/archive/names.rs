@@ -19,6 +19,14 @@ pub struct MemberNames {
     last: Vec<NewPart>,
 }
 
+/// What is said of members that [`leads_up`] finds.
+pub(super) const LEADS_UP: &str = "its path has a part `..`";
+
+/// Reports whether a path has a part `..`: no entry of a plan is above its root.
+pub(super) fn leads_up(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|part| part == b"..")
+}
+
 #[derive(Debug)]
 struct NewPart {
     old: Vec<u8>,
@@ -53,7 +61,7 @@ impl MemberNames {
 
     /// The new path of the member `path`; `None` if it stays. Separators, and parts that are no names, stay as they are.
     pub(super) fn new_path(&mut self, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        if path.split(|&byte| byte == b'/').any(|part| part == b"..") {
+        if leads_up(path) {
             return Ok(None);
         }
         let is_name = |part: &&[u8]| !matches!(*part, b"" | b".");

@@ -12,7 +12,7 @@ use namegate_scan::source::archive::tar::pax;
 use namegate_scan::source::archive::{ArchiveStream, Compression, PackingWriter};
 
 use self::entry::{ExtendedHeader, NewTexts, TarEntry};
-use super::names::MemberNames;
+use super::names::{LEADS_UP, MemberNames, leads_up};
 use super::unique::UniquePaths;
 use super::{CHUNK, CopyTally, interruption, refusal};
 
@@ -158,6 +158,9 @@ impl<W: Write> TarCopy<'_, W> {
             _ => None,
         };
         self.tally.members += 1;
+        if leads_up(&old) {
+            *self.tally.kept.entry(LEADS_UP).or_default() += 1;
+        }
         self.tally.renamed += u64::from(new.is_some());
         self.tally.retargeted += u64::from(link.is_some());
         self.unique.add(&old, new.as_deref().unwrap_or(&old))?;

@@ -13,7 +13,7 @@ use namegate_scan::source::archive::MemberEncoding;
 use namegate_scan::source::archive::zip::{ZipMember, ZipMembers};
 
 use self::headers::{EndRecords, MemberChange, ZipHeader};
-use super::names::MemberNames;
+use super::names::{LEADS_UP, MemberNames, leads_up};
 use super::unique::UniquePaths;
 use super::{CHUNK, CopyTally, interruption, refusal};
 use crate::plan_record::damaged;
@@ -89,9 +89,10 @@ impl ZipReading {
         tally.zip_links += u64::from(member.is_link);
         let new = names.new_path(member.name)?;
         let path = new.as_deref().unwrap_or(member.name);
-        let is_text = std::str::from_utf8(path).is_ok();
+        let text = std::str::from_utf8(path).ok();
         let kept = match () {
-            () if !is_text => Some("it has parts that are not UTF-8 and get no new name"),
+            () if leads_up(path) => Some(LEADS_UP),
+            () if text.is_none() => Some("it has parts that are not UTF-8 and get no new name"),
             () if member.is_ambiguous => {
                 Some("it is UTF-8 without the mark, and more likely in another encoding")
             }
@@ -102,18 +103,20 @@ impl ZipReading {
             None if path != member.stored || !member.is_marked_utf8 && !path.is_ascii() => {
                 tally.renamed += u64::from(new.is_some());
                 tally.marked += u64::from(new.is_none());
-                change.name = Some(path.to_vec());
+                change.name = text.map(str::to_owned);
                 change.comment.clone_from(&member.decoded_comment);
             }
             // Names that are not UTF-8 stay what they are: that they were left out is said where the plan is counted.
-            Some(why) if new.is_some() || is_text => *tally.kept.entry(why).or_default() += 1,
+            Some(why) if new.is_some() || text.is_some() || why == LEADS_UP => {
+                *tally.kept.entry(why).or_default() += 1
+            }
             None | Some(_) => {}
         }
-        let written = change.name.as_deref().unwrap_or(member.name);
+        let written = change.name.as_deref().map_or(member.name, str::as_bytes);
         self.unique.add(member.name, written)?;
         self.records_len += member.record.1 as u64;
         let key = member.local_header.to_be_bytes();
-        self.by_header.push(EntryRecord { dir: b"", name: &key, payload: &change.to_bytes() })
+        self.by_header.push(EntryRecord { dir: b"", name: &key, payload: &serde_json::to_vec(&change)? })
     }
 }
 
@@ -157,7 +160,7 @@ impl ZipCopy<'_> {
         let mut cursor = by_header.cursor()?;
         while let Some(record) = cursor.next()? {
             let at = u64::from_be_bytes(record.name.try_into().map_err(|_| damaged())?);
-            let mut change = MemberChange::from_bytes(record.payload).ok_or_else(damaged)?;
+            let mut change: MemberChange = serde_json::from_slice(record.payload)?;
             if at < self.read || at >= directory {
                 return Err(refusal("its members overlap"));
             }
@@ -166,10 +169,10 @@ impl ZipCopy<'_> {
             if let Some(name) = &change.name {
                 let header = ZipHeader::read_local(self.file, at)?;
                 self.read += header.len();
-                self.write(&header.with_name(name, None)?)?;
+                self.write(&header.with_name(name.as_bytes(), None)?)?;
             }
             let key = change.record.0.to_be_bytes();
-            by_record.push(EntryRecord { dir: b"", name: &key, payload: &change.to_bytes() })?;
+            by_record.push(EntryRecord { dir: b"", name: &key, payload: &serde_json::to_vec(&change)? })?;
         }
         self.copy_to(directory, observer)?;
         by_record.finish()
@@ -179,11 +182,13 @@ impl ZipCopy<'_> {
     fn write_directory(&mut self, by_record: &SortedRecords) -> io::Result<()> {
         let mut cursor = by_record.cursor()?;
         while let Some(record) = cursor.next()? {
-            let change = MemberChange::from_bytes(record.payload).ok_or_else(damaged)?;
+            let change: MemberChange = serde_json::from_slice(record.payload)?;
             let mut header = ZipHeader::read_record(self.file, change.record)?;
             header.move_member(change.moved)?;
             let bytes = match &change.name {
-                Some(name) => header.with_name(name, change.comment.as_deref())?,
+                Some(name) => {
+                    header.with_name(name.as_bytes(), change.comment.as_deref().map(str::as_bytes))?
+                }
                 None => header.into_bytes(),
             };
             self.write(&bytes)?;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::archive::refusal;
 
 /// The flag bit for a name and a comment in UTF-8 (4.4.4).
@@ -12,39 +14,17 @@ const UTF8: u16 = 1 << 11;
 /// In place of a size or an offset that is in the field of zip64 (4.5.3).
 const IN_ZIP64: u32 = u32::MAX;
 
-/// The change of one member.
-#[derive(Debug, Default)]
+/// The change of one member, as it is sorted.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct MemberChange {
     /// The offset of its record in the central directory, and its length.
     pub(super) record: (u64, usize),
     /// By how much its local header moves, modulo 2^64.
     pub(super) moved: u64,
     /// Its name, if its headers change.
-    pub(super) name: Option<Vec<u8>>,
+    pub(super) name: Option<String>,
     /// Its comment, if that changes.
-    pub(super) comment: Option<Vec<u8>>,
-}
-
-impl MemberChange {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let lengths =
-            [&self.name, &self.comment].map(|text| text.as_ref().map_or(u64::MAX, |text| text.len() as u64));
-        let numbers = [self.record.0, self.record.1 as u64, self.moved, lengths[0], lengths[1]];
-        let texts = [&self.name, &self.comment].into_iter().flatten().flatten().copied();
-        numbers.iter().flat_map(|number| number.to_le_bytes()).chain(texts).collect()
-    }
-
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let numbers: [u64; 5] = std::array::from_fn(|at| u64_at(bytes, 8 * at).unwrap_or_default());
-        let mut rest = bytes.get(40..)?;
-        let mut text = |len: u64| {
-            let (text, behind) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-            rest = behind;
-            Some(text.to_vec())
-        };
-        let (name, comment) = (text(numbers[3]), text(numbers[4]));
-        Some(Self { record: (numbers[0], numbers[1] as usize), moved: numbers[2], name, comment })
-    }
+    pub(super) comment: Option<String>,
 }
 
 /// A local header (4.3.7) or a record of the central directory (4.3.12).

@@ -33,7 +33,7 @@ pub struct ZipMember<'e> {
     pub record: (u64, usize),
     pub is_link: bool,
     /// The comment as UTF-8, if it is stored in another encoding.
-    pub decoded_comment: Option<Vec<u8>>,
+    pub decoded_comment: Option<String>,
 }
 
 impl ZipMembers {
@@ -75,7 +75,8 @@ impl ZipMembers {
                 None if is_marked_utf8 => Cow::Borrowed(comment),
                 None => decoder.decode(StoredName::Unmarked(comment), &mut ReadingCounts::new()),
             };
-            let decoded_comment = Some(text.into_owned()).filter(|decoded| decoded != comment);
+            let decoded_comment =
+                String::from_utf8(text.into_owned()).ok().filter(|decoded| decoded.as_bytes() != comment);
             let is_guessed = encoding == MemberEncoding::Auto && !is_marked_utf8 && name == stored;
             let is_ambiguous = is_guessed
                 && name.split(|&byte| byte == b'/').any(|part| {
