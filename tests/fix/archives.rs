@@ -1,11 +1,13 @@
 //! `namegate fix archive`: copies of archives, as other programs read them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use data_encoding::BASE64;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -135,6 +137,41 @@ fn a_plan_for_an_archive_is_executed_on_a_copy_of_that_archive_alone() {
     namegate(&dir, &["fix", "plan", "tree", "-o", "tree.jsonl"]);
     let (status, text) = namegate(&dir, &["fix", "archive", "gnu.tar", "-o", "x", "--plan", "tree.jsonl"]);
     assert!(status == 2 && text.contains("fix apply"), "{text}");
+}
+
+/// What a plan says of each name, by the directory below `root` and the name.
+fn planned(plan: &str, root: &str) -> BTreeMap<(Vec<u8>, String), Vec<Value>> {
+    let lines = plan.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = lines.filter(|line| line["type"] != "plan").map(|line| {
+        let directory = BASE64.decode(line["directory_base64"].as_str().unwrap().as_bytes()).unwrap();
+        let below = directory.strip_prefix(root.as_bytes()).unwrap().to_vec();
+        let said = ["new", "confidence", "reading", "reasons", "evidence", "alternatives", "kind", "why"];
+        let name = line["old_hex"].as_str().or(line["name_hex"].as_str()).unwrap().to_owned();
+        ((below, name), said.iter().map(|key| line[key].clone()).collect())
+    });
+    lines.collect()
+}
+
+#[test]
+fn names_of_an_archive_are_planned_like_those_of_the_tree_that_it_unpacks_to() {
+    let Some(dir) = archives() else { return };
+    for (at, file) in ["names.tar", "gnu.tar", "long-gnu.tar", "twins.tar", "pax.tar"].into_iter().enumerate()
+    {
+        let (tree, archive) = (dir.path().join(format!("tree-{at}")), dir.path().join(file));
+        fs::create_dir(&tree).unwrap();
+        let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&tree).status().unwrap();
+        assert!(unpacked.success());
+        for profile in ["strict", "windows"] {
+            let plan = |paths: &[&str], root: &Path| {
+                let options = ["--format", "json", "--profile", profile];
+                let (_, text) = namegate(&dir, &[&["fix", "plan"][..], paths, &options].concat());
+                planned(&text, fs::canonicalize(root).unwrap().to_str().unwrap())
+            };
+            let of_tree = plan(&[tree.to_str().unwrap()], &tree);
+            assert!(!of_tree.is_empty());
+            assert_eq!(plan(&["--archive", file], &archive), of_tree, "{file}, {profile}");
+        }
+    }
 }
 
 #[test]

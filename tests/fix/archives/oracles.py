@@ -212,9 +212,9 @@ def make_tars():
     # Links to renamed members.
     target = "Größe.txt".encode("latin-1")
     links = ustar + tar_header(b"hard", kind=b"1", link=target) + tar_header(b"Verzeichnis/soft", kind=b"2", link=b"../" + target) \
-        + tar_header(b"outside", kind=b"2", link=b"../../" + target)
+        + tar_header(b"outside", kind=b"2", link=b"../../" + target) + tar_header(b"through", kind=b"2", link=b"Verzeichnis/../" + target)
     case("links.tar", links + END, {**contents_of(GERMAN), "hard": content("Größe.txt"), "Verzeichnis/soft": b"->../" + "Größe.txt".encode(),
-                                    "outside": b"->../../" + target}, readers=["tarfile"])
+                                    "outside": b"->../../" + target, "through": b"->Verzeichnis/../" + target}, readers=["tarfile"])
     links = ustar + tar_header(b"hard", kind=b"1", link=target) + tar_header(b"soft", kind=b"2", link=target)
     case("links-unpacked.tar", links + END, {**contents_of(GERMAN), "hard": content("Größe.txt"), "soft": content("Größe.txt")})
     # As `tar c .` and `tar cP` write them, and one that leads out.
@@ -227,6 +227,11 @@ def make_tars():
     case("appended.tar", again + END, {"Größe": b"4", "Köln": b"2", "Straße": b"3"})
     twins = again[:3072] + tar_file("Größe".encode(), b"5")
     case("twins.tar", twins + END, {"Größe_2": b"1", "Köln": b"2", "Straße": b"3", "Größe": b"5"})
+    # Names of several encodings and kinds, for a comparison with a tree.
+    raw = [b"K\xF6ln/Gr\xF6\xDFe.txt", b"K\xF6ln/Stra\xDFe: 2.txt", b"K\xF6ln/aux.h", b"K\xF6ln/M\xFCller", "Привет/мир.txt".encode("koi8-r"),
+           "Привет/Отчёт.doc".encode("koi8-r"), "Привет/Море.jpg".encode("koi8-r"), b"one/caf\xE9", b"cut/na\xC3", "ok/Größe".encode(), b"ok/a?b", b"ok/A?B", b"ok/\xFF",
+           "Köln.txt".encode("cp437"), "ok/Ã¼ber.txt".encode(), b"ok/end.", b"deep/" * 6 + b"\xC4rger"]
+    case("names.tar", b"".join(tar_file(name, b"x") for name in raw) + END, {}, status=0, readers=["none"])
     # Sparse files, by GNU tar.
     with tempfile.TemporaryDirectory() as top:
         path = os.path.join(top.encode(), "Löcher".encode("latin-1"))
@@ -306,6 +311,12 @@ def unpacked(command, file):
 def by_zipfile(file):
     with zipfile.ZipFile(file) as archive:
         archive.setpassword(b"secret")
+        if file.startswith("comments.zip"):
+            for info in archive.infolist():
+                # The mark is about the comment, too.
+                comment = info.comment.decode("utf-8" if info.flag_bits & 0x800 else "cp850")
+                assert comment == f"Größe von {info.filename}", f"the comment of {info.filename} is {info.comment}"
+            assert archive.comment == "Übersicht".encode("cp850"), "the comment of the archive changed"
         return {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
 
 

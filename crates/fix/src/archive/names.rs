@@ -91,7 +91,7 @@ impl MemberNames {
     }
 
     /// The target of a symbolic link at the path `link` after all renames; `None` if it stays. It is followed by its text: a part that
-    /// is a link itself is not looked into.
+    /// is a link itself is not looked into, so `..` behind a name is not followed.
     pub(super) fn new_target(&mut self, link: &[u8], target: &[u8]) -> io::Result<Option<Vec<u8>>> {
         if target.starts_with(b"/") {
             return Ok(None);
@@ -99,14 +99,15 @@ impl MemberNames {
         let is_name = |part: &&[u8]| !matches!(*part, b"" | b".");
         let mut dir: Vec<&[u8]> = link.split(|&byte| byte == b'/').filter(is_name).collect();
         dir.pop();
-        let (mut made, mut is_new): (Vec<Vec<u8>>, bool) = (Vec::new(), false);
+        let (mut made, mut is_new, mut has_name) = (Vec::new(), false, false);
         for piece in target.split(|&byte| byte == b'/') {
             let mut piece_made = piece.to_vec();
             if piece == b".." {
-                if dir.pop().is_none() {
+                if has_name || dir.pop().is_none() {
                     return Ok(None);
                 }
             } else if is_name(&piece) {
+                has_name = true;
                 dir.push(piece);
                 let below = dir[..dir.len() - 1].iter().flat_map(|part| [&b"/"[..], part]);
                 let parent = [self.top()].into_iter().chain(below).collect::<Vec<_>>().concat();

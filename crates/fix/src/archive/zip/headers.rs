@@ -92,8 +92,8 @@ impl ZipHeader {
         let is_marked = !name.is_ascii() || u16_at(fixed, self.flags) & UTF8 != 0;
         let comment = if is_marked { comment } else { None };
         let mut extra = without_unicode_fields(extra, comment.is_some());
-        // Info-ZIP's unzip looks at the mark only beside an extra field.
-        if extra.is_empty() && !name.is_ascii() {
+        // Info-ZIP's unzip looks at the mark only beside an extra field; headers with more than 64 KiB are refused by some programs.
+        if extra.is_empty() && !name.is_ascii() && name.len() < 1 << 15 {
             extra = unicode_path(name);
         }
         let comment = comment.unwrap_or(old_comment);
