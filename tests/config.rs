@@ -1,8 +1,9 @@
 //! Configuration files: their meaning, the position of every error, hostile text, and the law that writing and reading a
 //! policy gives the same policy.
 
+use namegate_core::name::casefold::Fold;
 use namegate_core::name::normalize::Form;
-use namegate_core::policy::config::{Config, ConfigErrors, LengthLimits};
+use namegate_core::policy::config::{Config, ConfigErrors, EqualNames, LengthLimits};
 use namegate_core::policy::profile::{self, Chars, Profile, ProfileRule, ProfileSet, Test};
 use namegate_core::policy::rule::{RULES, RuleId, Severity};
 use namegate_core::policy::{EntryKind, Normalization, OnMismatch, Policy};
@@ -85,7 +86,7 @@ fn every_error_has_its_position_and_the_nearest_known_word() {
                 (
                     4,
                     1,
-                    "rule `collision-case` is on but has no equivalence: choose a profile whose target treats names as equal",
+                    "rule `collision-case` is on but has no equivalence: choose a profile whose target treats names as equal, or set one in `equal-names`",
                 ),
             ],
         ),
@@ -213,6 +214,7 @@ fn every_key_of_a_file_takes_effect() {
     let text = "profiles = ['utf8', 'strict', 'utf8']\nreserved-characters = '#'\nreserved-names = ['Thumbs.db']\n\
         [rules]\ndelete = 'warn'\nc0-control = 'off'\nleading-dash = 'error'\noverlong = 'error'\n\
         [normalization]\nform = 'nfd'\non-mismatch = 'convert'\n\
+        [equal-names]\ncase = 'full'\nform = 'nfc'\n\
         [limits]\nname-bytes = 20\nname-utf16 = 10\npath-bytes = 100\npath-utf16 = 1_0\n";
     let policy = Config::parse(text).and_then(|c| c.policy()).unwrap();
     let violations = |name: &str| -> Vec<(&str, &str)> {
@@ -238,6 +240,9 @@ fn every_key_of_a_file_takes_effect() {
         policy.normalization(),
         Some(Normalization { form: Form::Nfd, on_mismatch: OnMismatch::Convert })
     );
+    for equal in [["SS", "\u{df}"], ["\u{e9}", "e\u{301}"]] {
+        assert_eq!(policy.collisions(&equal.map(str::as_bytes)).len(), 1, "{equal:?}");
+    }
     let names: Vec<_> = policy.profiles().iter().map(|p| p.name).collect();
     assert_eq!(names, ["utf8", "strict"]);
 }
@@ -312,6 +317,12 @@ fn normalization() -> impl Strategy<Value = Option<Normalization>> {
     proptest::option::of(parts.prop_map(|(form, on_mismatch)| Normalization { form, on_mismatch }))
 }
 
+fn equal_names() -> impl Strategy<Value = EqualNames> {
+    let case = proptest::option::of(proptest::sample::select(&Fold::ALL[..]));
+    let form = proptest::option::of(proptest::sample::select(&Form::ALL[..]));
+    (case, form).prop_map(|(case, form)| EqualNames { case, form })
+}
+
 fn limits() -> impl Strategy<Value = LengthLimits> {
     let limit =
         || proptest::option::of(prop_oneof![1..300_usize, Just(255), Just(isize::MAX.unsigned_abs())]);
@@ -335,16 +346,26 @@ fn configs() -> impl Strategy<Value = Config> {
         proptest::collection::vec(name, 0..4),
         severities(),
         normalization(),
+        equal_names(),
         limits(),
     )
         .prop_map(
-            |(profiles, reserved_characters, reserved_names, severities, normalization, limits)| {
+            |(
+                profiles,
+                reserved_characters,
+                reserved_names,
+                severities,
+                normalization,
+                equal_names,
+                limits,
+            )| {
                 let mut config = Config::based_on(&[]);
                 config.profiles = profiles;
                 config.reserved_characters = reserved_characters;
                 config.reserved_names = reserved_names;
                 config.severities = severities.into_iter().collect();
                 config.normalization = normalization;
+                config.equal_names = equal_names;
                 config.limits = limits;
                 config
             },

@@ -4,6 +4,7 @@
 //! A schema says which keys and values there are. What one key means to another, such as a rule that needs a parameter, it
 //! does not say: `namegate config check` does.
 
+use namegate_core::name::casefold::Fold;
 use namegate_core::name::normalize::Form;
 use namegate_core::policy::OnMismatch;
 use namegate_core::policy::profile::{self, Profile};
@@ -106,6 +107,10 @@ fn policy() -> Value {
                 "type": "object", "additionalProperties": false, "properties": rules,
             },
             "normalization": normalization(),
+            "equal-names": table("Names that the target treats as one, in addition to those of the profiles.", json!({
+                "case": { "description": "How it folds case.", "enum": Fold::ALL.map(Fold::as_str) },
+                "form": { "description": "The form in which it compares names.", "enum": Form::ALL.map(Form::as_str) },
+            })),
             "limits": table("The greatest lengths, in addition to those of the profiles.", json!({
                 "name-bytes": limit("Bytes of a name."),
                 "name-utf16": limit("UTF-16 code units of a name."),

@@ -48,6 +48,18 @@ impl Fold {
     /// All folds.
     pub const ALL: [Self; 6] = [Self::Ascii, Self::Simple, Self::Full, Self::Upcase, Self::Ntfs, Self::Exfat];
 
+    /// The name of the fold as it is written in configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ascii => "ascii",
+            Self::Simple => "simple",
+            Self::Full => "full",
+            Self::Upcase => "upcase",
+            Self::Ntfs => "ntfs",
+            Self::Exfat => "exfat",
+        }
+    }
+
     fn scalar(self, c: char) -> char {
         match self {
             Self::Ascii => c.to_ascii_lowercase(),

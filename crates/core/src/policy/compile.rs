@@ -187,7 +187,9 @@ impl fmt::Display for MissingParameter {
             RuleId::NameTooLong | RuleId::PathTooLong => {
                 "length: choose a profile that has one, or set one in `limits`"
             }
-            _ => "equivalence: choose a profile whose target treats names as equal",
+            _ => {
+                "equivalence: choose a profile whose target treats names as equal, or set one in `equal-names`"
+            }
         };
         write!(f, "rule `{}` is on but has no {what}", self.0)
     }

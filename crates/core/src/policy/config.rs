@@ -20,6 +20,7 @@ use std::ops::Range;
 use super::profile::{self, Chars, Limit, NamePart, Profile, ProfileRule, ReservedNames, Test, Unit};
 use super::rule::{RULES, RuleId, Severity};
 use super::{AppliesTo, MissingParameter, Normalization, OnMismatch, Policy, PolicyBuilder};
+use crate::name::casefold::Fold;
 use crate::name::normalize::Form;
 use reader::{Spanned, TableReader, shorten};
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub severities: BTreeMap<RuleId, Option<Severity>>,
     /// The required normalization.
     pub normalization: Option<Normalization>,
+    /// Which names are one name, in addition to the equivalences of the profiles.
+    pub equal_names: EqualNames,
     /// Maximum lengths, in addition to those of the profiles.
     pub limits: LengthLimits,
     /// How many directories are above the entries of a document library's root ([`PolicyBuilder::library_depth`]).
@@ -65,6 +68,22 @@ pub struct LengthLimits {
     pub path_utf16: Option<usize>,
     /// Units by which each limit of names is lower ([`PolicyBuilder::reserve`]).
     pub reserve: Option<usize>,
+}
+
+/// Names that the target treats as one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EqualNames {
+    /// How it folds case (`collision-case`).
+    pub case: Option<Fold>,
+    /// The normalization form in which it compares names (`collision-normalization`).
+    pub form: Option<Form>,
+}
+
+impl EqualNames {
+    fn tests(self) -> impl Iterator<Item = Test> {
+        let case = self.case.map(|fold| Test::SameFold { fold, form: self.form });
+        self.form.map(Test::SameForm).into_iter().chain(case)
+    }
 }
 
 impl LengthLimits {
@@ -162,6 +181,7 @@ impl Config {
                 applies_to: AppliesTo::Everything,
             }));
         }
+        tests.extend(self.equal_names.tests());
         tests.extend(self.limits.tests().map(|(_, _, test)| test));
         tests
     }
@@ -212,6 +232,10 @@ pub fn read_policy(table: &mut TableReader<'_>) -> Config {
     };
     table.table("rules", "rule", |rules| read_rules(rules, &mut config));
     config.normalization = table.table("normalization", "key", read_normalization);
+    config.equal_names = table.table("equal-names", "key", |equal| EqualNames {
+        case: equal.word("case", "way of folding case", &Fold::ALL.map(|f| (f.as_str(), f))).map(|(f, _)| f),
+        form: equal.word("form", "normalization form", &Form::ALL.map(|f| (f.as_str(), f))).map(|(f, _)| f),
+    });
     config.limits = table.table("limits", "key", |limits| LengthLimits {
         name_bytes: limits.positive("name-bytes"),
         name_utf16: limits.positive("name-utf16"),

@@ -84,6 +84,11 @@ impl Config {
             }
             Test::PathLength(Limit { max, unit: Unit::Bytes }) => self.limits.path_bytes = Some(*max),
             Test::PathLength(Limit { max, unit: Unit::Utf16 }) => self.limits.path_utf16 = Some(*max),
+            Test::SameFold { fold, form } => {
+                self.equal_names.case = Some(*fold);
+                self.equal_names.form = self.equal_names.form.or(*form);
+            }
+            Test::SameForm(form) => self.equal_names.form = Some(*form),
             // Severities and the normalization switch these on; they are compared as a whole.
             _ => {}
         }
@@ -126,6 +131,9 @@ impl Config {
         let normalization = normalization
             .flat_map(|n| [("form", n.form.as_str().into()), ("on-mismatch", n.on_mismatch.as_str().into())]);
         push_table(text, within, "normalization", normalization.collect());
+        let case = self.equal_names.case.map(|fold| ("case", fold.as_str().into()));
+        let form = self.equal_names.form.map(|form| ("form", form.as_str().into()));
+        push_table(text, within, "equal-names", case.into_iter().chain(form).collect());
         let limits = self.limits.tests().map(|(key, max, _)| (key, number(max)));
         let reserve = self.limits.reserve.map(|units| ("reserve", number(units)));
         push_table(text, within, "limits", limits.chain(reserve).collect());
