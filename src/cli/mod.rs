@@ -32,6 +32,7 @@ mod output;
 mod overview;
 mod policy;
 mod policy_args;
+mod probe;
 mod profiles;
 mod progress;
 mod reload;
@@ -101,6 +102,8 @@ pub enum CliError {
     OutputClosed,
     /// Another process has reported the error.
     AlreadyReported,
+    /// A signal ended the run before there was anything to report.
+    Ended(ExitStatus),
 }
 
 impl CliError {
@@ -116,6 +119,7 @@ impl fmt::Display for CliError {
             Self::Message(message) => message,
             Self::OutputClosed => "nobody reads the output any more",
             Self::AlreadyReported => "another process has reported the error",
+            Self::Ended(_) => "a signal ended the run",
         })
     }
 }
@@ -204,6 +208,7 @@ enum Command {
     Rules(rules::RulesArgs),
     Profiles(profiles::ProfilesArgs),
     Policy(policy::PolicyCommandArgs),
+    Probe(probe::ProbeArgs),
     Doctor(doctor::DoctorArgs),
     Man(man::ManArgs),
     Completions(completions::CompletionsArgs),
@@ -233,6 +238,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status as u8),
         Err(CliError::OutputClosed) => ExitCode::SUCCESS,
+        Err(CliError::Ended(status)) => ExitCode::from(status as u8),
         Err(error) => report_error("namegate", &error, ExitStatus::Failed as u8),
     }
 }
@@ -350,6 +356,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Rules(args) => rules::run(&args, out),
         Command::Profiles(args) => profiles::run(&args, out),
         Command::Policy(args) => policy::run(&args, out),
+        Command::Probe(args) => probe::run(&args, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Man(args) => man::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),

@@ -28,7 +28,7 @@ All commands: namegate --help. One command: namegate scan --help.
 
 /// The commands by purpose.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Find bad names", &["scan", "check", "explain", "report", "list-pairs"]),
+    ("Find bad names", &["scan", "check", "explain", "probe", "report", "list-pairs"]),
     ("Fix them", &["fix"]),
     ("Prevent them", &["mount", "watch", "guard"]),
     ("Running mounts", &["list", "status", "top", "why", "mode", "reload", "upgrade", "metrics"]),

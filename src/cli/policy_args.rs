@@ -45,6 +45,19 @@ impl SettingArgs<PolicyGroup> {
         self.0.policy_config(default_profiles, targets).map_err(CliError::new)
     }
 
+    /// Reports whether the options name profiles or a file.
+    pub fn is_given(&self) -> bool {
+        self.0.profile.is_some() || self.0.config.is_some()
+    }
+
+    /// A configuration with what the options change.
+    ///
+    /// # Errors
+    /// A reaction without a form.
+    pub fn change(&self, config: Config) -> Result<Config, CliError> {
+        self.0.change_policy(Some(config), &[], &[]).map_err(CliError::new)
+    }
+
     /// The policy of such a configuration.
     ///
     /// # Errors

@@ -15,10 +15,12 @@ use namegate_core::policy::rule::Severity;
 use namegate_core::policy::{Policy, RepairScope};
 use namegate_files::signature::{self, TextKind};
 use namegate_scan::ScanSettings;
+use namegate_scan::probe::Probe;
 use namegate_scan::report::Summary;
 use namegate_scan::report::baseline::{Baseline, RelativePaths};
 
 use super::policy_args::PolicyArgs;
+use super::probe::ask_for_policy;
 use super::{CliError, profiles};
 
 /// Targets and known findings.
@@ -41,6 +43,10 @@ pub struct TargetSelection {
     #[arg(long = "target", value_name = "NAME,...", value_delimiter = ',', value_parser = profiles::parser())]
     #[arg(hide_possible_values = true, help_heading = None, display_order = 0)]
     targets: Vec<&'static Profile>,
+    /// Ask the directory PATH on the target which names it stores, as `namegate probe PATH` does, and check against that
+    #[arg(long = "for", value_name = "PATH", conflicts_with_all = ["targets", "profile", "config"])]
+    #[arg(help_heading = None, display_order = 9)]
+    asked: Option<PathBuf>,
     /// Directory on the target, such as 'C:\Data'; it counts towards path lengths
     #[arg(long, value_name = "PATH")]
     prefix: Option<OsString>,
@@ -69,18 +75,31 @@ impl From<MinSeverity> for Severity {
 }
 
 impl TargetSelection {
-    /// The policy: targets and profiles together, or `strict` if there are none, after `change`. `shortens`: names that are too long get shorter ones.
+    /// What the target of `--for` answers; `None` without that option.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn ask(&self) -> Result<Option<Probe>, CliError> {
+        self.asked.as_deref().map(ask_for_policy).transpose()
+    }
+
+    /// The policy: that of the target that was asked, or targets and profiles together, or `strict` if there are none, after `change`.
+    /// `shortens`: names that are too long get shorter ones.
     ///
     /// # Errors
     /// As of [`PolicyArgs::policy`].
     pub fn policy(
         &self,
         args: &PolicyArgs,
+        asked: Option<&Probe>,
         shortens: bool,
         change: impl FnOnce(&mut Config),
     ) -> Result<Policy, CliError> {
         let default: &[&Profile] = if self.targets.is_empty() { &[&STRICT] } else { &[] };
-        let mut config = args.config_for(default, &self.targets)?;
+        let mut config = match asked {
+            Some(asked) => args.change(asked.fit.config.clone())?,
+            None => args.config_for(default, &self.targets)?,
+        };
         change(&mut config);
         let min_severity = self.min_severity().unwrap_or(Severity::Error);
         Ok(args.build(&config)?.with_repairs(RepairScope { min_severity, shortens }))
@@ -98,12 +117,14 @@ impl TargetSelection {
 }
 
 impl TargetArgs {
-    /// The policy.
+    /// What the target of `--for` answers, and the policy.
     ///
     /// # Errors
-    /// As of [`TargetSelection::policy`].
-    pub fn policy(&self, args: &PolicyArgs) -> Result<Policy, CliError> {
-        self.selection.policy(args, false, |_| {})
+    /// As of [`TargetSelection::ask`] and [`TargetSelection::policy`].
+    pub fn policy(&self, args: &PolicyArgs) -> Result<(Option<Probe>, Policy), CliError> {
+        let asked = self.selection.ask()?;
+        let policy = self.selection.policy(args, asked.as_ref(), false, |_| {})?;
+        Ok((asked, policy))
     }
 
     /// Whether there are targets.

@@ -71,6 +71,8 @@ fn home() -> tempfile::TempDir {
         "mail",
         "archive",
         "findings",
+        "mnt/usb",
+        "mnt/share",
     ]) {
         fs::create_dir_all(path(dir)).unwrap();
     }
@@ -199,11 +201,12 @@ fn the_examples_of_every_command_that_can_run_here_do_what_they_say() {
                 continue;
             }
             // What lies below the root directory is looked for below the home directory.
-            let here = [" /srv", " /data", " /old", " /mac", " /mail", " /archive", " /etc/namegate"]
-                .iter()
-                .fold(line.replace(" / ", " /srv "), |line, path| {
-                    line.replace(path, &format!(" {root}{}", path.trim_start()))
-                });
+            let here =
+                [" /srv", " /data", " /old", " /mac", " /mail", " /archive", " /etc/namegate", " /mnt"]
+                    .iter()
+                    .fold(line.replace(" / ", " /srv "), |line, path| {
+                        line.replace(path, &format!(" {root}{}", path.trim_start()))
+                    });
             let (status, said) = bash(home.path(), &format!("{environment}; {here}"));
             match status {
                 0 | 1 => {}

@@ -41,6 +41,7 @@ mod pairs;
 #[cfg(all(feature = "archive", feature = "parquet"))]
 mod parquet;
 mod policy;
+mod probe;
 mod report;
 mod scan;
 mod signals;

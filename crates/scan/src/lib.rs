@@ -4,6 +4,7 @@ pub mod collect;
 pub mod encoded_text;
 #[cfg(feature = "parquet")]
 mod parquet_file;
+pub mod probe;
 pub mod progress;
 pub mod report;
 mod scan;

@@ -48,6 +48,7 @@ Examples:
   namegate fix plan /old --encoding koi8-r -o plan.jsonl
   namegate fix plan /old --reread cp866:gbk -o plan.jsonl           # `╙ъ╓╨` is 雨中
   namegate fix plan /data --target windows,macos --normalize nfc -o plan.jsonl
+  namegate fix plan /data --for /mnt/usb -o plan.jsonl      # for what this target stores
   namegate fix plan /data --target s3 --min-severity warn   # also what S3 only advises against
   namegate fix plan /mac --map sfm --interactive -o plan.jsonl
   namegate fix plan /data --profile windows --map to-rclone -o plan.jsonl
@@ -272,7 +273,8 @@ impl PlanArgs {
 
     /// The policy, without the rules that the mapping breaks.
     fn policy(&self, conversion: &NameConversion) -> Result<Policy, CliError> {
-        let policy = self.target.policy(&self.policy, self.shorten, |config| {
+        let asked = self.target.ask()?;
+        let policy = self.target.policy(&self.policy, asked.as_ref(), self.shorten, |config| {
             if conversion.map.as_ref().is_some_and(CharMap::makes_private_use) {
                 config.severities.insert(RuleId::SmbPrivateUse, None);
                 config.severities.insert(RuleId::PrivateUse, None);

@@ -13,9 +13,11 @@ use namegate_core::name::display::{display, shown};
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::Policy;
 use namegate_core::policy::rule::Severity;
+use namegate_scan::probe::TargetFacts;
 use namegate_scan::report::Summary;
 use namegate_scan::report::baseline::RelativePaths;
 use namegate_scan::report::html::ReportMetadata;
+use namegate_scan::report::layout::grouped;
 use namegate_scan::report::multi_report::MultiReport;
 use namegate_scan::{CheckpointSink, ScanSettings};
 use namegate_sys::{allocation, open_files};
@@ -39,6 +41,7 @@ Examples:
   namegate scan /data --format json > names.jsonl    # for other programs
   namegate scan /old --encoding koi8-r               # suggest names as if bad names were KOI8-R
   namegate scan /srv --target windows,sharepoint --prefix 'C:\\Data' -o report.html
+  namegate scan /srv --for /mnt/usb                  # before a move to what is mounted there
   namegate scan . -q -o names.sarif -o junit.xml --fail-on error
   namegate scan . --write-baseline known.jsonl
   namegate scan . --baseline known.jsonl             # only what is new
@@ -114,7 +117,7 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     let paths = if sources.labels().is_empty() { paths_or_working_directory(paths) } else { paths };
     tree.require_tree(!paths.is_empty())?;
     output.resolve_stdout(&mut report_args)?;
-    let policy = targets.policy(&policy)?;
+    let (asked, policy) = targets.policy(&policy)?;
     let relative = RelativePaths::new(&paths);
     let mut settings = targets.settings(suggestions.encoding, &relative)?;
     settings.owner_of = tree.owner_of();
@@ -154,7 +157,17 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     if status.is_none() {
         targets.check_baseline(&summary)?;
     }
-    Ok(status.unwrap_or_else(|| ExitStatus::from_summary(&summary, report_args.fail_on)))
+    let has_room = asked.is_none_or(|asked| has_room_for(&asked.facts, summary.names));
+    let found = if has_room { ExitStatus::Clean } else { ExitStatus::Findings };
+    Ok(status.unwrap_or_else(|| ExitStatus::from_summary(&summary, report_args.fail_on).max(found)))
+}
+
+/// Reports whether the target of `--for` has inodes for so many names; says so if it has not.
+fn has_room_for(target: &TargetFacts, names: u64) -> bool {
+    let Some(free) = target.free_inodes.filter(|&free| free < names) else { return true };
+    let (free, names) = (grouped(free), grouped(names));
+    log::warn!("{} has {free} free inodes, fewer than the {names} names", shown(&target.path));
+    false
 }
 
 /// Completes the files of a scan; returns its exit status if it was stopped.
