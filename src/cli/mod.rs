@@ -44,6 +44,7 @@ mod setting_args;
 mod targets;
 mod top;
 mod upgrade;
+mod verify;
 mod watch;
 mod why;
 mod words;
@@ -192,6 +193,7 @@ enum Command {
     Scan(Box<scan::ScanArgs>),
     Report(report::StoredReportArgs),
     Fix(fix::FixArgs),
+    Verify(Box<verify::VerifyArgs>),
     Mount(Box<mount::MountArgs>),
     Watch(Box<watch::WatchArgs>),
     #[cfg(feature = "guard")]
@@ -340,6 +342,7 @@ fn run(cli: Cli, out: &mut (dyn Write + Send)) -> Result<ExitStatus, CliError> {
         Command::Scan(args) => scan::run(*args, out),
         Command::Report(args) => report::run(args, out),
         Command::Fix(args) => fix::run(args, out),
+        Command::Verify(args) => verify::run(&args, out),
         Command::Mount(args) => mount::run(&args),
         Command::Watch(args) => watch::run(&args, out),
         #[cfg(feature = "guard")]

@@ -29,7 +29,7 @@ All commands: namegate --help. One command: namegate scan --help.
 /// The commands by purpose.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Find bad names", &["scan", "check", "explain", "probe", "report", "list-pairs"]),
-    ("Fix them", &["fix"]),
+    ("Fix them", &["fix", "verify"]),
     ("Prevent them", &["mount", "watch", "guard"]),
     ("Running mounts", &["list", "status", "top", "why", "mode", "reload", "upgrade", "metrics"]),
     ("Reference", &["rules", "profiles", "policy"]),
@@ -39,7 +39,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 /// Words of other programs, and what they call here.
 const MEANT: [(&[&str], &str); 11] = [
     (&["lint", "find", "search", "audit", "analyze", "analyse"], "scan"),
-    (&["verify", "test", "validate", "name"], "check"),
+    (&["test", "validate", "name"], "check"),
     (&["info", "inspect", "describe", "show", "decode"], "explain"),
     (&["rename", "repair", "clean", "convert", "detox", "sanitize", "sanitise", "normalize"], "fix"),
     (&["plan", "preview"], "fix plan"),

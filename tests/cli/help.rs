@@ -339,7 +339,7 @@ fn a_command_that_does_not_exist_leads_to_the_one_that_was_meant() {
         ("rename", "namegate fix"),
         ("undo", "namegate fix undo"),
         ("serve", "namegate mount"),
-        ("verify", "namegate check"),
+        ("validate", "namegate check"),
         ("test", "namegate check"),
         ("inspect", "namegate explain"),
         ("/", "namegate scan /"),

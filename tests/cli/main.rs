@@ -51,5 +51,6 @@ mod stored;
 #[path = "../../examples/make_tree.rs"]
 #[allow(dead_code, reason = "the example is a program too")]
 mod trees;
+mod verify;
 #[path = "../fix/whole_plan.rs"]
 mod whole_plan;

@@ -32,3 +32,4 @@ pub mod roots;
 pub mod status;
 pub mod stored_plan;
 pub mod undo;
+pub mod verify;

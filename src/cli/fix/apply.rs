@@ -92,7 +92,7 @@ pub struct ApplyArgs {
     batch: usize,
 }
 
-pub(super) fn confidences() -> impl TypedValueParser<Value = Confidence> {
+pub(in crate::cli) fn confidences() -> impl TypedValueParser<Value = Confidence> {
     let parse = |word: String| Confidence::ALL.into_iter().find(|level| level.as_str() == word);
     PossibleValuesParser::new(Confidence::ALL.map(Confidence::as_str))
         .map(move |word| parse(word).expect("it is one of the words"))

@@ -17,6 +17,7 @@ use std::io::Write;
 use clap::Subcommand;
 use namegate_sys::{allocation, open_files};
 
+pub(super) use self::apply::confidences;
 use super::{CliError, ExitStatus};
 
 const EXAMPLES: &str = "\
