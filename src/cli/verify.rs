@@ -12,7 +12,7 @@ use namegate_core::policy::Policy;
 use namegate_files::json::JsonBytes;
 use namegate_fix::journal::read_header;
 use namegate_fix::stored_plan::StoredPlan;
-use namegate_fix::verify::{Difference, PlannedNames, VerifyCounts, VerifyRequest, verify};
+use namegate_fix::verify::{CopyDifference, PlannedNames, VerifyCounts, VerifyRequest, verify};
 use namegate_scan::probe::probe;
 use namegate_scan::progress::NoProgress;
 use namegate_scan::report::layout::{counted, grouped};
@@ -96,7 +96,7 @@ pub fn run(args: &VerifyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
     };
     let progress = TerminalProgress::new(args.progress, None, None);
     let is_json = args.format.format == PlainFormat::Json;
-    let mut write = |path: &[u8], difference: &Difference| match is_json {
+    let mut write = |path: &[u8], difference: &CopyDifference| match is_json {
         true => writeln!(out, "{}", difference_json(path, difference)),
         false => writeln!(out, "{}", difference_text(path, difference)),
     };
@@ -151,37 +151,37 @@ impl VerifyArgs {
     }
 }
 
-fn difference_text(path: &[u8], difference: &Difference) -> String {
+fn difference_text(path: &[u8], difference: &CopyDifference) -> String {
     let path = display(path);
     match difference {
-        Difference::Missing => format!("missing: {path}"),
-        Difference::Extra => format!("extra: {path}"),
-        Difference::Merged(other) => format!("merged: {path} became one with {}", display(other)),
-        Difference::Respelled(name) => format!("respelled: {path} arrived as {}", display(name)),
-        Difference::SameName(name) => {
+        CopyDifference::Missing => format!("missing: {path}"),
+        CopyDifference::Extra => format!("extra: {path}"),
+        CopyDifference::Merged(other) => format!("merged: {path} became one with {}", display(other)),
+        CopyDifference::Respelled(name) => format!("respelled: {path} arrived as {}", display(name)),
+        CopyDifference::SameName(name) => {
             format!("same name: {path} arrived as {}, which is the same name there", display(name))
         }
-        Difference::Property(what, source, target) => {
+        CopyDifference::Property(what, source, target) => {
             format!("{what}: {path}: {source}, at the target {target}")
         }
-        Difference::Contents => format!("contents: {path} differs"),
+        CopyDifference::Contents => format!("contents: {path} differs"),
     }
 }
 
-fn difference_json(path: &[u8], difference: &Difference) -> serde_json::Value {
+fn difference_json(path: &[u8], difference: &CopyDifference) -> serde_json::Value {
     let mut line = json!({
         "type": "difference", "difference": difference.word(), "path": JsonBytes::new(path),
         "is_harmless": difference.is_harmless(),
     });
     match difference {
-        Difference::Merged(other) => line["with"] = json!(JsonBytes::new(other)),
-        Difference::Respelled(name) | Difference::SameName(name) => {
+        CopyDifference::Merged(other) => line["with"] = json!(JsonBytes::new(other)),
+        CopyDifference::Respelled(name) | CopyDifference::SameName(name) => {
             line["arrived"] = json!(JsonBytes::new(name))
         }
-        Difference::Property(what, source, target) => {
+        CopyDifference::Property(what, source, target) => {
             (line["property"], line["source"], line["target"]) = (json!(what), json!(source), json!(target));
         }
-        Difference::Missing | Difference::Extra | Difference::Contents => {}
+        CopyDifference::Missing | CopyDifference::Extra | CopyDifference::Contents => {}
     }
     line
 }

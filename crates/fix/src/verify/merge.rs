@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 
 use super::entry_record::{TreeEntry, split_path};
 use super::tree_reader::{Roots, Side, Unread};
-use super::{Difference, DifferenceSink, VerifyCounts, VerifyRequest};
+use super::{CopyDifference, DifferenceSink, VerifyCounts, VerifyRequest};
 
 pub(super) struct Merge<'m, 's> {
     request: &'m VerifyRequest,
@@ -93,7 +93,7 @@ impl<'m, 's> Merge<'m, 's> {
         for (target, _) in targets.iter().zip(is_used).filter(|(_, is_used)| !is_used) {
             match self.unread.may_have(Side::Source, &target.path) {
                 true => self.counts.unknown += 1,
-                false => self.report(&target.path, Difference::Extra)?,
+                false => self.report(&target.path, CopyDifference::Extra)?,
             }
         }
         Ok(())
@@ -129,11 +129,11 @@ impl<'m, 's> Merge<'m, 's> {
         let holder = sources.iter().zip(matched).find(|(_, at)| {
             at.is_some_and(|at| self.likeness(&source.expected, &targets[at].path) < Likeness::Loose)
         });
-        let merged = holder.map(|(other, _)| Difference::Merged(other.path.clone()));
-        self.report(&source.path, merged.unwrap_or(Difference::Missing))
+        let merged = holder.map(|(other, _)| CopyDifference::Merged(other.path.clone()));
+        self.report(&source.path, merged.unwrap_or(CopyDifference::Missing))
     }
 
-    fn report(&mut self, path: &[u8], difference: Difference) -> io::Result<()> {
+    fn report(&mut self, path: &[u8], difference: CopyDifference) -> io::Result<()> {
         match difference.is_harmless() {
             true => self.counts.same_names += 1,
             false => self.counts.different += 1,
@@ -148,14 +148,14 @@ impl<'m, 's> Merge<'m, 's> {
         if names[0] != names[1] {
             let name = names[1].to_vec();
             let difference = match self.likeness(names[0], names[1]) {
-                Likeness::Loose => Difference::Respelled(name),
-                _ => Difference::SameName(name),
+                Likeness::Loose => CopyDifference::Respelled(name),
+                _ => CopyDifference::SameName(name),
             };
             self.report(&source.path, difference)?;
         }
         let property = |name, values: [String; 2]| {
             let [source, target] = values;
-            (source != target).then_some(Difference::Property(name, source, target))
+            (source != target).then_some(CopyDifference::Property(name, source, target))
         };
         let both = [source, target];
         let is_file = source.kind == libc::S_IFREG;
@@ -172,7 +172,7 @@ impl<'m, 's> Merge<'m, 's> {
         if is_file && self.request.compares_contents {
             match self.are_same(source, target) {
                 Ok(true) => {}
-                Ok(false) => self.report(&source.path, Difference::Contents)?,
+                Ok(false) => self.report(&source.path, CopyDifference::Contents)?,
                 Err(error) => {
                     let path = display(&source.path);
                     self.observer.problem(&format_args!("cannot compare the contents of {path}: {error}"));

@@ -34,7 +34,7 @@ pub struct VerifyRequest {
 
 /// How an entry differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub enum CopyDifference {
     /// It is not at the target.
     Missing,
     /// It is at the target alone.
@@ -50,7 +50,7 @@ pub enum Difference {
     Contents,
 }
 
-impl Difference {
+impl CopyDifference {
     /// Reports whether nothing is lost: the target finds the entry under either name.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::SameName(_))
@@ -95,7 +95,7 @@ impl VerifyCounts {
 }
 
 /// Takes a difference: the path below the source, or for an extra entry below the target.
-pub type DifferenceSink<'s> = dyn FnMut(&[u8], &Difference) -> io::Result<()> + 's;
+pub type DifferenceSink<'s> = dyn FnMut(&[u8], &CopyDifference) -> io::Result<()> + 's;
 
 /// Compares the trees. `policy` says which names are one for the target.
 ///

@@ -11,7 +11,7 @@ use namegate_core::policy::profile::{Profile, UTF8, by_name};
 use namegate_core::policy::rule::{RuleId, Severity};
 
 use super::samples::{SHAPES, sample_of};
-use super::trials::{Pair, Trials, TriedName};
+use super::trials::{NamePair, Trials, TriedName};
 use super::{Arrival, TargetFacts};
 
 /// The profiles that a mounted file system can be, in the order of preference.
@@ -23,7 +23,7 @@ const DANGER: usize = 10;
 
 /// The policy of a target.
 #[derive(Debug)]
-pub struct Fit {
+pub struct PolicyFit {
     /// The profile that fits best.
     pub profile: &'static Profile,
     /// The policy: the profile, and what differs from it.
@@ -34,7 +34,7 @@ pub struct Fit {
     pub equal: EqualNames,
 }
 
-impl Fit {
+impl PolicyFit {
     /// Finds the policy. What was not tried comes from the profile for the type of the file system.
     pub fn find(facts: &TargetFacts, trials: &Trials) -> Self {
         let by_type = facts.profile();
@@ -59,7 +59,7 @@ impl Fit {
 }
 
 /// How the target compares names: the fold and the form that say of the fewest pairs something else than it does.
-fn find_equality(pairs: &[Pair]) -> EqualNames {
+fn find_equality(pairs: &[NamePair]) -> EqualNames {
     let folds = std::iter::once(None).chain(Fold::ALL.map(Some));
     let forms = [None, Some(Form::Nfd), Some(Form::Nfkd)];
     let all = folds.flat_map(|case| forms.map(|form| EqualNames { case, form }));
@@ -67,7 +67,7 @@ fn find_equality(pairs: &[Pair]) -> EqualNames {
     all.min_by_key(cost).unwrap_or_default()
 }
 
-fn cost_of_pair(equal: EqualNames, pair: &Pair) -> usize {
+fn cost_of_pair(equal: EqualNames, pair: &NamePair) -> usize {
     let [first, second] = pair.names.each_ref().map(|name| key(name, equal.form, equal.case));
     match (first == second, pair.are_one) {
         (false, true) => DANGER,
@@ -173,7 +173,7 @@ fn switch_off(config: &mut Config, trials: &Trials) {
 /// Adds the equivalence, if the profile does not merge all that the target does.
 fn add_equality(config: &mut Config, trials: &Trials, equal: EqualNames) {
     let Ok(policy) = config.policy() else { return };
-    let is_missing = |pair: &&Pair| {
+    let is_missing = |pair: &&NamePair| {
         let [first, second] = &pair.names;
         pair.are_one && policy.collisions(&[first.as_bytes(), second.as_bytes()]).is_empty()
     };

@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-pub use self::fit::{Fit, is_stored};
+pub use self::fit::{PolicyFit, is_stored};
 pub use self::samples::sample_of;
 pub use self::target_facts::TargetFacts;
 use self::trial_dir::TrialEnd;
 pub use self::trial_dir::{Arrival, PREFIX};
-pub use self::trials::{Pair, Trials, TriedName};
+pub use self::trials::{NamePair, Trials, TriedName};
 use crate::progress::Observer;
 
 /// How long the target may take for one answer.
@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Probe {
     pub facts: TargetFacts,
     pub trials: Trials,
-    pub fit: Fit,
+    pub fit: PolicyFit,
 }
 
 /// Why a target could not be asked.
@@ -127,6 +127,6 @@ fn ask(path: PathBuf, writes: bool, control: &Control) -> Result<Probe, ProbeErr
         true => Trials::run(dir, control).ok_or(ProbeError::Stopped)?,
         false => Trials::not_run("nothing was written, as requested".to_owned()),
     };
-    let fit = Fit::find(&facts, &trials);
+    let fit = PolicyFit::find(&facts, &trials);
     Ok(Probe { facts, trials, fit })
 }

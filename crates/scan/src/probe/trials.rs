@@ -18,7 +18,7 @@ pub struct TriedName {
 
 /// Two names, and whether they are one name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct NamePair {
     pub names: [String; 2],
     pub are_one: bool,
 }
@@ -27,7 +27,7 @@ pub struct Pair {
 #[derive(Debug, Default)]
 pub struct Trials {
     pub names: Vec<TriedName>,
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<NamePair>,
     /// The longest names of one repeated character: the character, and how often it fits.
     pub longest: Vec<(char, usize)>,
     /// Why not everything was tried; `None` if it was.
@@ -79,7 +79,7 @@ impl Trials {
         for (first, second) in PAIRS {
             let names = [format!("x{first}"), format!("x{second}")];
             if let Some(are_one) = dir.are_one(names[0].as_bytes(), names[1].as_bytes())? {
-                self.pairs.push(Pair { names, are_one });
+                self.pairs.push(NamePair { names, are_one });
             }
         }
         Ok(())

@@ -47,7 +47,7 @@ fn trials_of(policy: &Policy) -> Trials {
         let found = policy.collisions(&names.each_ref().map(|name| name.as_bytes()));
         let is_error = |one: &namegate_core::policy::Violation| one.severity == Severity::Error;
         let are_one = found.iter().flat_map(|one| &one.violations).any(is_error);
-        Pair { names, are_one }
+        NamePair { names, are_one }
     });
     Trials { names, pairs: pairs.collect(), longest, ..Trials::default() }
 }
@@ -57,7 +57,7 @@ fn a_target_that_is_as_a_profile_says_gets_a_policy_that_says_the_same() {
     for name in CANDIDATES.iter().chain(&["strict", "joliet"]) {
         let profile = by_name(name).unwrap();
         let trials = trials_of(&Policy::from_profiles(&[profile]));
-        let fit = Fit::find(&facts("fuse"), &trials);
+        let fit = PolicyFit::find(&facts("fuse"), &trials);
         assert_eq!(fit.inexact, [""; 0], "{name}: {}", fit.config.to_toml());
         let read_back = Config::parse(&fit.config.to_toml()).unwrap().policy().unwrap();
         assert!(differences(&read_back, &trials).is_empty(), "{name}");
@@ -80,7 +80,7 @@ fn what_differs_from_a_profile_is_in_the_policy() {
             _ => {}
         }
     }
-    let fit = Fit::find(&facts("ntfs3"), &trials);
+    let fit = PolicyFit::find(&facts("ntfs3"), &trials);
     assert_eq!((fit.profile.name, fit.inexact.len()), ("windows", 0), "{:?}", fit.inexact);
     let toml = fit.config.to_toml();
     for line in ["trailing-dot = \"off\"", "reserved-names = [\"x~1\"]", "path-bytes = 4090"] {
@@ -96,13 +96,13 @@ fn what_could_not_be_tried_comes_from_the_type_of_the_file_system() {
     for (kind, expected) in
         [("ntfs3", "windows"), ("vfat", "exfat"), ("cifs", "smb"), ("hfsplus", "macos"), ("ext4", "utf8")]
     {
-        let fit = Fit::find(&facts(kind), &Trials::not_run("read-only".into()));
+        let fit = PolicyFit::find(&facts(kind), &Trials::not_run("read-only".into()));
         assert_eq!((fit.profile.name, fit.inexact.len()), (expected, 0));
         let limit = (expected == "utf8").then_some(255);
         assert_eq!((fit.config.limits.name_bytes, fit.config.limits.path_bytes), (limit, Some(4090)));
     }
     let folded = TargetFacts { casefold_flag: Some(true), ..facts("ext4") };
-    assert_eq!(Fit::find(&folded, &Trials::not_run(String::new())).profile.name, "ext4-casefold");
+    assert_eq!(PolicyFit::find(&folded, &Trials::not_run(String::new())).profile.name, "ext4-casefold");
 }
 
 #[test]
