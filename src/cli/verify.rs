@@ -1,7 +1,6 @@
 //! `namegate verify`: compares what arrived at a target with its source.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,6 @@ use namegate_core::policy::Confidence;
 use namegate_core::policy::Policy;
 use namegate_files::json::JsonBytes;
 use namegate_fix::journal::read_header;
-use namegate_fix::stored_plan::StoredPlan;
 use namegate_fix::verify::{CopyDifference, PlannedNames, VerifyCounts, VerifyRequest, verify};
 use namegate_scan::probe::probe;
 use namegate_scan::progress::NoProgress;
@@ -20,7 +18,7 @@ use namegate_scan::source::scope::Exclude;
 use namegate_sys::process::processors;
 use serde_json::json;
 
-use super::fix::confidences;
+use super::fix::{confidences, read_plan};
 use super::format::{FormatArgs, PlainFormat};
 use super::policy_args::PolicyArgs;
 use super::progress::{ProgressMode, TerminalProgress};
@@ -140,8 +138,7 @@ impl VerifyArgs {
         let header = read_header(path);
         let of_journal =
             header.as_ref().map(|header| PathBuf::from(OsString::from_vec(header.plan.0.clone())));
-        let file = File::open(of_journal.as_deref().unwrap_or(path)).map_err(|error| cannot(&error))?;
-        let plan = StoredPlan::read(file).map_err(|error| cannot(&error))?;
+        let plan = read_plan(of_journal.as_deref().unwrap_or(path), false)?;
         if header.as_ref().is_some_and(|header| header.plan_check != format!("{:08x}", plan.check)) {
             return Err(cannot(&"the plan was changed after this run"));
         }

@@ -34,8 +34,7 @@ KNOWN = {
     "ntfs-3g": (UTF16, None, None, "", {}),
     "ntfs3": (UTF16, "any", None, "", {}),
     "ntfs": (None, None, None, "", {}),
-    "cifs": (None, None, None, "", {}),
-    "cifs-samba": (None, None, None, "", {}),
+    "cifs": (BYTES, "any", None, "", {}),
     "namegate": (BYTES, None, None, WINDOWS + "\\", {}),
 }
 lengths, case, form, refused, changed = KNOWN[name]

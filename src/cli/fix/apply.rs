@@ -207,7 +207,7 @@ pub(super) fn write_index_changes(
 }
 
 /// Reads a plan and what was decided about it, which is applied if `is_applied`.
-pub(super) fn read_plan(
+pub(in crate::cli) fn read_plan(
     plan: &Path,
     decisions: Option<&Path>,
     is_applied: bool,

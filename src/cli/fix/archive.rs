@@ -166,7 +166,8 @@ impl ArchiveArgs {
         source: &MemberSource,
         progress: &TerminalProgress<'_>,
     ) -> Result<StoredPlan, CliError> {
-        let policy = self.target.policy(&self.policy, false, |_| {})?;
+        let asked = self.target.ask()?;
+        let policy = self.target.policy(&self.policy, asked.as_ref(), false, |_| {})?;
         let (encoding, prefix) = (self.encoding.0, self.target.prefix());
         let settings = PlanSettings { encoding, prefix, ..PlanSettings::default() };
         let draft = propose_for_members(source, &policy, &settings, 2 * processors(), progress);

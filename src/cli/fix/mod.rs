@@ -17,7 +17,7 @@ use std::io::Write;
 use clap::Subcommand;
 use namegate_sys::{allocation, open_files};
 
-pub(super) use self::apply::confidences;
+pub(super) use self::apply::{confidences, read_plan};
 use super::{CliError, ExitStatus};
 
 const EXAMPLES: &str = "\

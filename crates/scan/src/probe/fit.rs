@@ -14,9 +14,8 @@ use super::samples::{SHAPES, sample_of};
 use super::trials::{NamePair, Trials, TriedName};
 use super::{Arrival, TargetFacts};
 
-/// The profiles that a mounted file system can be, in the order of preference.
-const CANDIDATES: [&str; 8] =
-    ["utf8", "ecryptfs", "ext4-casefold", "exfat", "windows", "android", "macos", "udf"];
+/// The profiles that fit file systems of several types, in the order of preference.
+const CANDIDATES: [&str; 5] = ["utf8", "exfat", "windows", "android", "macos"];
 
 /// A name that the policy refuses and the target stores costs this much less than one that it does not refuse.
 const DANGER: usize = 10;
