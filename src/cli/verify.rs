@@ -52,6 +52,9 @@ pub struct VerifyArgs {
     /// Expect the new names of this plan, or of the plan of this journal: SOURCE still has the old ones
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
+    /// What was decided about the plan, in a file of the page of `fix plan -o review.html`
+    #[arg(long, value_name = "FILE", requires = "plan")]
+    decisions: Option<PathBuf>,
     /// Least certain names of the plan that were applied [default: likely, or those of the journal]
     #[arg(long, value_name = "CONFIDENCE", requires = "plan", value_parser = confidences())]
     at_least: Option<Confidence>,
@@ -138,11 +141,17 @@ impl VerifyArgs {
         let header = read_header(path);
         let of_journal =
             header.as_ref().map(|header| PathBuf::from(OsString::from_vec(header.plan.0.clone())));
-        let plan = read_plan(of_journal.as_deref().unwrap_or(path), false)?;
+        let decided = header.as_ref().and_then(|header| header.decisions.as_ref());
+        let decided = decided.map(|file| PathBuf::from(OsString::from_vec(file.file.0.clone())));
+        let decisions = self.decisions.as_deref().or(decided.as_deref());
+        let plan = read_plan(of_journal.as_deref().unwrap_or(path), decisions, false)?;
         if header.as_ref().is_some_and(|header| header.plan_check != format!("{:08x}", plan.check)) {
             return Err(cannot(&"the plan was changed after this run"));
         }
-        let default = header.map_or(Confidence::Likely, |header| header.at_least);
+        // What a person decided is done, however sure it was.
+        let usual = if decisions.is_some() { Confidence::Guess } else { Confidence::Likely };
+        let of_run = header.as_ref().map(|header| header.at_least).filter(|_| decisions.is_none());
+        let default = of_run.unwrap_or(usual);
         let least = self.at_least.unwrap_or(default);
         PlannedNames::new(&plan, &self.source, least).map_err(|error| cannot(&error))
     }
