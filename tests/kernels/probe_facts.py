@@ -57,6 +57,6 @@ for given, other in changed.items():
 changes = {given: other for given, other in arrived.items() if other}
 compared = equal["case"] or "exact"
 print(f"{said['profile']}; case {compared}, form {equal['form']}; {len(results.get('refused', ()))} refused; changed {changes}; "
-      f"longest {list(longest.values())}; inexact {said['inexact']}")
+      f"longest {list(longest.values())}; inexact {ascii(said['inexact'])}")
 if wrong:
     sys.exit("; ".join(wrong))

@@ -15,7 +15,7 @@ use super::trials::{NamePair, Trials, TriedName};
 use super::{Arrival, TargetFacts};
 
 /// The profiles that fit file systems of several types, in the order of preference.
-const CANDIDATES: [&str; 5] = ["utf8", "exfat", "windows", "android", "macos"];
+const CANDIDATES: [&str; 4] = ["utf8", "exfat", "windows", "android"];
 
 /// A name that the policy refuses and the target stores costs this much less than one that it does not refuse.
 const DANGER: usize = 10;

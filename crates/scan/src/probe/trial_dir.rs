@@ -71,7 +71,13 @@ impl<'c> TrialDirectory<'c> {
                 .and_then(|dir| stat::at(&dir, OsStr::new("")).map(|identity| (dir, identity)));
             match opened {
                 Ok((dir, identity)) => {
-                    return Ok(Self { target, name, dir, identity, control, is_removed: false });
+                    let mut made = Self { target, name, dir, identity, control, is_removed: true };
+                    // Who can rename there may have put another directory in its place.
+                    if !made.list()?.is_empty() {
+                        return Err(failed(Errno::EEXIST));
+                    }
+                    made.is_removed = false;
+                    return Ok(made);
                 }
                 Err(error) => {
                     let _ = unlinkat(&target, &*name, UnlinkatFlags::RemoveDir);
