@@ -127,7 +127,7 @@ impl ArchiveArgs {
         };
         if progress.problems() > 0 {
             return Err(CliError::new(format_args!(
-                "'{}' is not copied: programs read it differently, or it is damaged",
+                "'{}' is not copied: a copy could hide what the messages above say",
                 shown(&self.archive)
             )));
         }

@@ -456,6 +456,8 @@ def mutate(program, rounds, seed):
         copies += is_copied
         before, after = readable("mutant", by_order), readable("mutant.out", by_order) if is_copied else None
         is_wrong = run.returncode not in (0, 1, 2) or is_copied != (run.returncode != 2)
+        # A copy is an archive about which programs agree, as the archive was.
+        is_wrong |= is_copied and subprocess.run([program, "fix", "archive", "mutant.out", "--dry-run"], capture_output=True).returncode == 2
         # What Python cannot read in the archive, it need not read in the copy.
         if is_wrong or is_copied and isinstance(before, list) and before != after:
             failures += 1
