@@ -1,5 +1,6 @@
 use super::*;
-use crate::policy::profile;
+use crate::name::normalize::Form;
+use crate::policy::{Normalization, OnMismatch, profile};
 
 fn arena(names: &[&[u8]]) -> Arena {
     let mut arena = Arena::new();
@@ -153,4 +154,107 @@ fn the_same_names_get_the_same_suggestions_in_any_order() {
         );
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
+}
+
+#[test]
+fn names_that_contain_a_nul_are_checked_behind_those_of_the_arena() {
+    let policy = windows();
+    for names in [arena(&[]), arena(&[b"good"])] {
+        let holding_nul = [b"a\0b".to_vec()];
+        let directory = DirectoryNames { holding_nul: &holding_nul, ..DirectoryNames::new(&names) };
+        let check = policy.check_directory(&directory).expect("a NUL is a violation");
+        let at = check.checked - 1;
+        assert_eq!(check.names[at], b"a\0b");
+        assert_eq!(check.violations.keys().collect::<Vec<_>>(), [&at]);
+        assert!(check.violations[&at].iter().any(|violation| violation.rule == RuleId::NulSmuggling));
+
+        let mut parts = policy.check_in_parts();
+        parts.add(&directory);
+        let suspects = parts.suspects().expect("a NUL is a violation");
+        let mut found = Vec::new();
+        suspects.each_of(&directory, &|_| false, &mut |at, name| found.push((at, name.to_vec())));
+        assert_eq!(found, [(at, b"a\0b".to_vec())]);
+    }
+}
+
+#[test]
+fn checked_names_collide_with_each_other_whatever_their_indexes() {
+    let (policy, names, others) = (windows(), arena(&[b"a", b"x", b"A", b"X", b"y"]), arena(&[b"b", b"B"]));
+    for siblings in [Siblings::None, Siblings::Compared(&others)] {
+        let check = policy.check_directory(&DirectoryNames::new(&names).with_siblings(siblings)).unwrap();
+        let members: Vec<_> = check.collisions.iter().map(|collision| collision.members.clone()).collect();
+        assert_eq!(members, [[0, 2], [1, 3]], "the siblings collide with no checked name: {siblings:?}");
+    }
+}
+
+#[test]
+fn a_path_may_end_exactly_at_the_limit_with_and_without_each_part() {
+    let policy = Policy::from_profiles(&[profile::by_name("s3").unwrap()]);
+    let names = arena(&[b"12345"]);
+    let parts = |prefix: usize, path: usize| ("p".repeat(prefix), "d".repeat(path));
+    for ((prefix, path), is_long) in [
+        (parts(1018, 0), false),
+        (parts(1019, 0), true),
+        (parts(0, 1018), false),
+        (parts(0, 1019), true),
+        (parts(9, 1008), false),
+        (parts(9, 1009), true),
+    ] {
+        let (prefix, path) = (prefix.as_bytes(), path.as_bytes());
+        let directory = DirectoryNames { prefix, path, ..DirectoryNames::new(&names) };
+        assert_eq!(policy.check_directory(&directory).is_some(), is_long, "{}, {}", prefix.len(), path.len());
+        let mut check = policy.check_in_parts();
+        check.add(&directory);
+        let suspects = check.into_suspects();
+        let mut found = Arena::new();
+        suspects.add_to(&mut found, &directory);
+        assert!(!is_long || !found.is_empty(), "{}, {}", prefix.len(), path.len());
+    }
+}
+
+#[test]
+fn the_root_of_a_library_lies_as_deep_as_the_policy_says() {
+    let sharepoint = profile::by_name("sharepoint").unwrap();
+    let names = arena(&[b"forms"]);
+    for (depth, path, is_root) in [
+        (0, "", true),
+        (0, "a", false),
+        (1, "", false),
+        (1, "a", true),
+        (1, "/a/", true),
+        (1, "a/b", false),
+        (2, "a//b", true),
+    ] {
+        let policy = Policy::builder().profiles(&[sharepoint]).library_depth(Some(depth)).build().unwrap();
+        let directory = DirectoryNames { path: path.as_bytes(), ..DirectoryNames::new(&names) };
+        assert_eq!(policy.check_directory(&directory).is_some(), is_root, "{depth} above {path:?}");
+    }
+}
+
+#[test]
+fn suspects_without_regard_to_others_have_violations_of_their_own_or_are_stored_otherwise() {
+    let names = arena(&[b"good", b"a:b", b"A", b"a", "e\u{301}".as_bytes(), "é".as_bytes(), b"caf\xE9"]);
+    let nfc = Normalization { form: Form::Nfc, on_mismatch: OnMismatch::Convert };
+    let converting = Policy::builder().normalization(nfc).build().unwrap();
+    let expected: [(&Policy, &[&[u8]]); 2] =
+        [(&windows(), &[b"a:b", b"caf\xE9"]), (&converting, &["e\u{301}".as_bytes(), b"caf\xE9"])];
+    for (policy, expected) in expected {
+        let mut found = Arena::new();
+        policy.add_suspects(&mut found, &DirectoryNames::new(&names));
+        assert_eq!(found.iter().map(|(_, name)| name).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn fingerprints_of_a_directory_in_parts_are_complete_unless_names_were_excluded() {
+    let (policy, names, others) = (windows(), arena(&[b"a:b"]), arena(&[b"c"]));
+    let plain = DirectoryNames::new(&names);
+    let excluding = plain.with_siblings(Siblings::Excluded(&others));
+    for (parts, are_complete) in
+        [([plain, plain], true), ([plain, excluding], false), ([excluding, plain], false)]
+    {
+        let mut check = policy.check_in_parts();
+        parts.iter().for_each(|part| check.add(part));
+        assert_eq!(check.into_suspects().take_used().is_some(), are_complete);
+    }
 }

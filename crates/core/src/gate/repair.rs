@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use crate::gate::{Intent, Refusal};
     use crate::name::normalize::Form;
+    use crate::policy::profile::{Chars, ProfileRule, Test};
     use crate::policy::{Normalization, OnMismatch, Policy, profile};
 
     fn repairing(policy: Policy) -> Gate {
@@ -137,6 +138,31 @@ mod tests {
             assert!(matches!(gate.admit_bytes(Intent::Create, name), Err(Refusal::Violates(_))), "{name:?}");
             assert_eq!(gate.repaired(name), None);
         }
+    }
+
+    #[test]
+    fn a_name_of_full_length_is_repaired_and_a_longer_one_is_not() {
+        let utf8 = profile::by_name("utf8").unwrap();
+        let colon = ProfileRule::error(Test::Reserved(Chars::one_of(":")), "test");
+        let policy = Policy::builder().profiles(&[utf8]).rule(colon).build().unwrap();
+        let gate = repairing(policy).with_substitutes(None);
+        let name = |len: usize| format!("{}:", "a".repeat(len - 1));
+        let stored = format!("{}_", "a".repeat(NAME_MAX - 1));
+        assert_eq!(gate.repaired(name(NAME_MAX).as_bytes()), Some(stored));
+        assert_eq!(gate.repaired(name(NAME_MAX + 1).as_bytes()), None);
+        // The substitute has three bytes.
+        let gate = gate.with_substitutes(Some(KnownMap::TO_RCLONE));
+        let stored = format!("{}：", "a".repeat(NAME_MAX - 3));
+        assert_eq!(gate.repaired(name(NAME_MAX - 2).as_bytes()), Some(stored));
+        assert_eq!(gate.repaired(name(NAME_MAX - 1).as_bytes()), None);
+    }
+
+    #[test]
+    fn only_the_characters_with_a_violation_are_substituted() {
+        let colon = ProfileRule::error(Test::Reserved(Chars::one_of(":")), "test");
+        let gate = repairing(Policy::builder().rule(colon).build().unwrap());
+        assert_eq!(gate.repaired(b"a:b?*:").as_deref(), Some("a：b?*："));
+        assert_eq!(gate.repaired(b"a?"), None);
     }
 
     #[test]

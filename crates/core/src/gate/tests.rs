@@ -83,6 +83,45 @@ fn a_converting_gate_stores_the_form_and_checks_its_length() {
     assert_eq!(refusal, Refusal::TooLong { bytes: 381, span: Span::new(0, 254) });
     assert_eq!(refusal.rule(), Some(RuleId::NameTooLong));
     assert_eq!(refusal.span(), Span::new(0, long.len()), "the span is within the given name");
+    // As given it has just NAME_MAX bytes: all of it is the excess, not the nothing behind it.
+    let full = format!("{long}x");
+    let refusal = gate.admit(Intent::Create, OsStr::new(&full)).unwrap_err();
+    assert_eq!(refusal, Refusal::TooLong { bytes: 382, span: Span::new(0, NAME_MAX) });
+}
+
+#[test]
+fn a_name_whose_stored_form_reads_as_an_escape_is_refused() {
+    let gate = normalizing(Form::Nfc, OnMismatch::Convert);
+    for name in ["e\u{301}\u{2426}E9", "é\u{2426}E9"] {
+        let bytes = name.len();
+        let refused = gate.admit(Intent::Create, OsStr::new(name));
+        assert_eq!(refused, Err(Refusal::ReadsAsEscape { bytes }), "{name}");
+    }
+}
+
+#[test]
+fn a_gate_knows_spellings_if_it_converts_matches_or_repairs() {
+    for (on_mismatch, knows) in
+        [(OnMismatch::Convert, true), (OnMismatch::Match, true), (OnMismatch::Refuse, false)]
+    {
+        assert_eq!(normalizing(Form::Nfc, on_mismatch).knows_spellings(), knows, "{on_mismatch:?}");
+    }
+    for (mode, knows) in [(Mode::Repairing, true), (Mode::Enforcing, false), (Mode::Permissive, false)] {
+        assert_eq!(gate("strict", mode).knows_spellings(), knows, "{mode:?}");
+    }
+}
+
+#[test]
+fn only_a_gate_that_escapes_knows_shortened_names() {
+    let mark = OsStr::new("x\u{2426}~0123456789ABCDEF");
+    let escaping = gate("utf8", Mode::Enforcing);
+    assert!(escaping.is_shortened(mark));
+    for name in [&b"x"[..], "x\u{2426}~0123456789ABCDE".as_bytes(), b"\xFF\xE2\x90\xA6~0123456789ABCDEF"] {
+        assert!(!escaping.is_shortened(os(name)), "{name:02X?}");
+    }
+    for existing in [Existing::Show, Existing::Hide] {
+        assert!(!gate("utf8", Mode::Enforcing).with_existing(existing).is_shortened(mark), "{existing:?}");
+    }
 }
 
 #[test]
