@@ -115,3 +115,30 @@ impl Equivalence {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::profile;
+
+    #[test]
+    fn names_are_equal_by_form_by_case_or_by_look_and_only_as_text() {
+        let members = |profile: &str, names: &[&[u8]]| {
+            let policy = Policy::from_profiles(&[profile::by_name(profile).unwrap()]);
+            let found = policy.collisions(names).into_iter();
+            found.map(|collision| (collision.violations[0].rule, collision.members)).collect::<Vec<_>>()
+        };
+        let look = [&b"scope"[..], b"x", "ѕсоре".as_bytes()];
+        assert_eq!(members("security", &look), [(RuleId::CollisionConfusable, vec![0, 2])]);
+        assert_eq!(members("windows", &look), []);
+        let case = [&b"caf\xE9"[..], b"CAF\xE9", b"b", b"a", b"A", b"B"];
+        let cases = [(RuleId::CollisionCase, vec![2, 5]), (RuleId::CollisionCase, vec![3, 4])];
+        assert_eq!(members("windows", &case), cases);
+        assert_eq!(members("utf8", &case), []);
+        // What one form explains is no collision of case as well.
+        let form = ["é".as_bytes(), "e\u{301}".as_bytes()];
+        assert_eq!(members("macos", &form), [(RuleId::CollisionNormalization, vec![0, 1])]);
+        let both = ["é".as_bytes(), "e\u{301}".as_bytes(), "É".as_bytes()];
+        assert!(members("macos", &both).contains(&(RuleId::CollisionCase, vec![0, 1, 2])));
+    }
+}

@@ -117,6 +117,7 @@ mod tests {
             ("日本", Unit::OstaBytes, 5),
             ("a.tar.gz", Unit::Dots, 2),
             ("/a//b/c", Unit::Components, 3),
+            ("ab/cd", Unit::Components, 2),
         ];
         for &(name, unit, length) in cases {
             assert_eq!(measure(name.as_bytes(), unit), length, "{name} in {unit:?}");

@@ -173,6 +173,46 @@ fn converting_rewrites_and_checks_the_stored_spelling() {
 }
 
 #[test]
+fn the_given_and_the_stored_spelling_report_what_each_breaks_and_nothing_twice() {
+    let policy = |form, test| {
+        let normalization = Normalization { form, on_mismatch: OnMismatch::Convert };
+        let line = ProfileRule::error(test, "test");
+        Policy::builder().rule(line).normalization(normalization).build().unwrap()
+    };
+    let found = |policy: &Policy, name: &str| -> Vec<(&'static str, usize, usize)> {
+        found(policy, name.as_bytes()).into_iter().filter(|found| found.0 != "not-in-form").collect()
+    };
+    // Both spellings are too long, and each as a whole.
+    let limit = Test::Length(Limit { max: 3, unit: Unit::Utf16In(normalize::Form::Nfd) });
+    let nfc = policy(normalize::Form::Nfc, limit);
+    assert_eq!(found(&nfc, "e\u{301}bc"), [("name-too-long", 0, 5)]);
+    // The one character is there as given, the other only as stored.
+    let nfkc = policy(normalize::Form::Nfkc, Test::Reserved(Chars::one_of("?")));
+    let both = [("reserved-character", 0, 1), ("reserved-character", 0, 4)];
+    assert_eq!(found(&nfkc, "?\u{FF1F}"), both);
+}
+
+#[test]
+fn a_word_for_which_entries_are_skipped_is_found_where_it_stands() {
+    let sharepoint = policy(&["sharepoint"]);
+    for name in [&b"desktop.ini"[..], b"a.tmp"] {
+        let violations = sharepoint.check(name).violations;
+        let left = violations.iter().find(|violation| violation.rule == RuleId::LeftBehind).unwrap();
+        let word = sharepoint.skipped_at(name, left.span).expect("the rule has a word");
+        assert!(name.ends_with(&word.word), "{name:?}");
+        assert!(sharepoint.skipped_at(b"other", Span::new(0, 5)).is_none());
+    }
+}
+
+#[test]
+fn paths_are_checked_only_under_policies_that_limit_them() {
+    let (s3, utf8) = (policy(&["s3"]), policy(&["utf8"]));
+    assert_eq!((s3.checks_paths(), s3.harmless_path_bytes()), (true, 1024));
+    assert_eq!((utf8.checks_paths(), utf8.harmless_path_bytes()), (false, usize::MAX));
+    assert!(policy(&["windows"]).finds_collisions() && !utf8.finds_collisions());
+}
+
+#[test]
 fn refusing_and_matching_leave_the_name_alone() {
     let policy = |on_mismatch| {
         let normalization = Normalization { form: normalize::Form::Nfc, on_mismatch };
@@ -330,6 +370,23 @@ proptest! {
     #[test]
     fn verdict_and_check_agree_with_every_rule_on_and_with_every_normalization(name in names()) {
         NORMALIZATIONS.iter().for_each(|policy| agree(policy, &name));
+    }
+
+    #[test]
+    fn an_arena_has_the_violations_of_its_names_one_by_one(
+        names in prop::collection::vec(names(), 0..4), at in 0..PROFILES.len()
+    ) {
+        let mut arena = Arena::new();
+        for name in &names {
+            // An arena stores no NUL.
+            let _ = arena.push(name);
+        }
+        for policy in [&PROFILES[at], &policy(&["utf8"])] {
+            let found: Vec<_> = policy.check_arena(&arena).map(|(at, check)| (at, check.violations)).collect();
+            let one_by_one = arena.iter().map(|(at, name)| (at, policy.check(name).violations));
+            let expected: Vec<_> = one_by_one.filter(|(_, violations)| !violations.is_empty()).collect();
+            prop_assert_eq!(found, expected);
+        }
     }
 
     #[test]
