@@ -8,13 +8,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use namegate_sys::directory;
 use namegate_sys::stat::{self, Stat};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, Whence, lseek, unlinkat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::Control;
 
@@ -23,6 +25,9 @@ pub const PREFIX: &str = ".namegate-probe-";
 
 /// The bytes by which a name of a batch is recognized when it arrives as another one.
 pub const TAG: usize = 4;
+
+/// How long a removed file may still be listed.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What became of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +96,7 @@ impl<'c> TrialDirectory<'c> {
     pub fn try_names(&self, names: &[Vec<u8>]) -> Result<Vec<Arrival>, TrialEnd> {
         let created: Vec<Result<(), Errno>> =
             names.iter().map(|name| self.create_file(name)).collect::<Result<_, _>>()?;
-        let listed = self.list()?;
+        let mut listed = self.list()?;
         let mut arrivals = Vec::with_capacity(names.len());
         for (name, created) in names.iter().zip(created) {
             let of_name = |found: &&Vec<u8>| names.len() == 1 || found.starts_with(&name[..TAG]);
@@ -103,6 +108,9 @@ impl<'c> TrialDirectory<'c> {
                 Err(error) => Arrival::Refused(error),
             });
         }
+        // What was accepted is removed, even if it is not listed.
+        let lost = names.iter().zip(&arrivals).filter(|(_, arrival)| **arrival == Arrival::Lost);
+        listed.extend(lost.map(|(name, _)| name.clone()));
         self.clear(&listed)?;
         if arrivals.iter().any(|arrival| matches!(arrival, Arrival::Refused(_))) {
             self.check_alive()?;
@@ -115,6 +123,7 @@ impl<'c> TrialDirectory<'c> {
         let created = [self.create_file(first)?, self.create_file(second)?];
         let listed = self.list()?;
         self.clear(&listed)?;
+        self.clear(&[first.to_vec(), second.to_vec()])?;
         Ok(match created {
             [Ok(()), Ok(())] => Some(listed.len() == 1),
             [Ok(()), Err(Errno::EEXIST)] => Some(true),
@@ -151,26 +160,36 @@ impl<'c> TrialDirectory<'c> {
     fn check_alive(&self) -> Result<(), TrialEnd> {
         let failed = |error| TrialEnd::Failed("cannot create a file there", error);
         self.create_file(b"plain")?.map_err(failed)?;
-        self.clear(&self.list()?)
+        self.clear(&[b"plain".to_vec()])
     }
 
     fn list(&self) -> Result<Vec<Vec<u8>>, TrialEnd> {
         let failed = |error| TrialEnd::Failed("cannot read the directory with the tried names", error);
-        lseek(&self.dir, 0, Whence::SeekSet).map_err(failed)?;
+        // An SMB client can answer from what the same descriptor has read before.
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let dir = openat(&self.dir, ".", flags, Mode::empty()).map_err(failed)?;
         let mut names = Vec::new();
-        each_name(&self.dir, &mut |name| names.push(name.to_vec())).map_err(failed)?;
+        each_name(&dir, &mut |name| names.push(name.to_vec())).map_err(failed)?;
         Ok(names)
     }
 
-    /// Removes files that were listed.
+    /// Removes files that were listed, and waits until the directory is empty: over SMB a removed file stays for a while.
     fn clear(&self, names: &[Vec<u8>]) -> Result<(), TrialEnd> {
+        let failed = |error| TrialEnd::Failed("cannot remove a file that was tried", error);
         for name in names.iter().map(|name| OsStr::from_bytes(name)) {
             self.control.beats.fetch_add(1, Relaxed);
             let is_ours = stat::at(&self.dir, name).is_ok_and(|it| it.kind == libc::S_IFREG && it.size == 0);
             if is_ours {
-                unlinkat(&self.dir, name, UnlinkatFlags::NoRemoveDir)
-                    .map_err(|error| TrialEnd::Failed("cannot remove a file that was tried", error))?;
+                unlinkat(&self.dir, name, UnlinkatFlags::NoRemoveDir).map_err(failed)?;
             }
+        }
+        let begun = Instant::now();
+        while !self.list()?.is_empty() {
+            if begun.elapsed() >= REMOVAL_PATIENCE {
+                return Err(failed(Errno::ENOTEMPTY));
+            }
+            self.control.beats.fetch_add(1, Relaxed);
+            thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use nix::errno::Errno;
+
 use super::Control;
 use super::samples::{PAIRS, RESERVED, SHAPES, WIDTHS, tagged};
 use super::trial_dir::{Arrival, TrialDirectory, TrialEnd};
@@ -66,6 +68,10 @@ impl Trials {
     }
 
     fn try_all(&mut self, dir: &TrialDirectory<'_>) -> Result<(), TrialEnd> {
+        // Where even this is not read back, nothing can be said of other names.
+        if dir.try_names(&[b"plain".to_vec()])? != [Arrival::Kept] {
+            return Err(TrialEnd::Failed("a plain name is not listed once it is created", Errno::ENOENT));
+        }
         let tagged = tagged();
         let arrivals = dir.try_names(&tagged)?;
         self.names
