@@ -13,9 +13,9 @@ use namegate_files::json::Hex;
 use namegate_files::signature::{self, TextKind};
 use serde::{Deserialize, Serialize};
 
+use super::checked_input::{CheckedInput, StoredPlanError};
 use super::plan::parse::{describe, quoted};
 use super::plan::{MAX_LINE_BYTES, PlanError, Rename, new_name_objection};
-use super::stored_plan::{CheckedInput, StoredPlanError};
 
 const VERSION: u64 = 1;
 

@@ -8,6 +8,7 @@
 pub mod apply;
 #[cfg(feature = "archive")]
 pub mod archive;
+mod checked_input;
 pub mod decisions;
 pub mod entry;
 pub mod execute;

@@ -188,8 +188,8 @@ impl PlanReader<'_> {
         }
         let Some(lines) = LineMaker::open(self.root_set, dir, self.observer) else { return Ok(()) };
         let mut take = |lines: &[LineRecord]| self.found().add_lines(dir, lines);
-        take(&lines.long_lines(&proposals))?;
-        lines.make_lines(&proposals, self.proposer.jobs, &mut take)
+        take(&proposals.long_lines(&lines))?;
+        proposals.make_lines(&lines, self.proposer.jobs, &mut take)
     }
 
     /// [`PlanReader::plan`] for a directory that comes in parts.

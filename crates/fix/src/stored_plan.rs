@@ -6,7 +6,6 @@
 mod renames;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::ops::ControlFlow;
 
@@ -20,6 +19,8 @@ use sha2::{Digest, Sha256};
 
 use self::renames::read_rename;
 pub use self::renames::{DirectoryRenames, StoredDirectories};
+use super::checked_input::CheckedInput;
+pub use super::checked_input::StoredPlanError;
 use super::decisions::{DecisionCounts, Decisions};
 use super::in_order::in_order;
 use super::new_names::{NewNames, push_new_name};
@@ -53,57 +54,6 @@ pub struct StoredPlan {
     /// The renames of links with a new target, by directory and name.
     pub(super) link_renames: HashMap<(Vec<u8>, Vec<u8>), Rename>,
     sorted: SortedRecords,
-}
-
-/// Why a plan cannot be used.
-#[derive(Debug)]
-pub enum StoredPlanError {
-    /// It cannot be read, or a temporary file cannot be written.
-    File(io::Error),
-    Lines(Vec<PlanError>),
-}
-
-impl From<io::Error> for StoredPlanError {
-    fn from(error: io::Error) -> Self {
-        Self::File(error)
-    }
-}
-
-impl fmt::Display for StoredPlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => write!(f, "{error}"),
-            Self::Lines(errors) => errors.iter().try_for_each(|error| writeln!(f, "{error}")),
-        }
-    }
-}
-
-impl std::error::Error for StoredPlanError {}
-
-/// Computes the length and the CRC-32 of what is read, and the SHA-256 if decisions need it.
-pub(super) struct CheckedInput<R> {
-    input: R,
-    bytes: u64,
-    pub(super) check: crc32fast::Hasher,
-    sha256: Option<Sha256>,
-}
-
-impl<R> CheckedInput<R> {
-    pub(super) fn new(input: R) -> Self {
-        Self { input, bytes: 0, check: crc32fast::Hasher::new(), sha256: None }
-    }
-}
-
-impl<R: Read> Read for CheckedInput<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.input.read(buffer)?;
-        self.bytes += len as u64;
-        self.check.update(&buffer[..len]);
-        if let Some(sha256) = &mut self.sha256 {
-            sha256.update(&buffer[..len]);
-        }
-        Ok(len)
-    }
 }
 
 /// The lines of a plan while it is read.

@@ -20,8 +20,8 @@ use namegate_scan::report::layout::{counted, grouped};
 use namegate_scan::source::archive::MemberEncoding;
 use namegate_sys::process::processors;
 
-use super::apply::{confidences, read_plan, read_policy};
-use super::plan::EncodingArg;
+use super::encoding_arg::EncodingArg;
+use super::plan_input::{confidences, read_plan, read_policy};
 use super::{CliError, ExitStatus};
 use crate::cli::output::cannot_write;
 use crate::cli::policy_args::PolicyArgs;

@@ -8,7 +8,7 @@ use namegate_fix::journal::{Journal, JournalContents, JournalHeader, journal_dir
 use namegate_fix::status::JournalPhase;
 use namegate_scan::progress::NoProgress;
 
-use super::apply::about;
+use super::plan_input::about;
 use crate::cli::CliError;
 
 /// Which journal a run of `fix apply` uses.

@@ -4,9 +4,11 @@ mod apply;
 #[cfg(feature = "archive")]
 mod archive;
 mod ask;
+mod encoding_arg;
 mod journals;
 mod plan;
 mod plan_files;
+mod plan_input;
 mod show;
 mod show_plan;
 mod status;
@@ -17,7 +19,7 @@ use std::io::Write;
 use clap::Subcommand;
 use namegate_sys::{allocation, open_files};
 
-pub(super) use self::apply::{confidences, read_plan};
+pub(super) use self::plan_input::{confidences, read_plan};
 use super::{CliError, ExitStatus};
 
 const EXAMPLES: &str = "\

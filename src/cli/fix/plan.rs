@@ -5,12 +5,10 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use clap::ValueEnum;
 use namegate_core::name::display::shown;
 use namegate_core::name::misread::Reread;
-use namegate_core::name::reading::{Encoding, NotLegacy};
+use namegate_core::name::reading::Encoding;
 use namegate_core::name::substitutes::KnownMap;
 use namegate_core::policy::Policy;
 use namegate_core::policy::config::Config;
@@ -30,7 +28,8 @@ use namegate_sys::process::processors;
 
 #[cfg(feature = "archive")]
 use super::archive::{identify, open_archive};
-use super::plan_files::{FinishedPlan, PlanOutputs};
+use super::encoding_arg::EncodingArg;
+use super::plan_files::{FinishedPlan, PlanFormat, PlanOutputs};
 use super::{CliError, ExitStatus, ask, show};
 use crate::cli::format::FormatArgs;
 use crate::cli::output::{split_output, two_on_stdout};
@@ -136,36 +135,6 @@ struct TreeArgs {
     /// Include file systems that are mounted below a PATH.
     #[arg(long)]
     cross_file_systems: bool,
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum PlanFormat {
-    /// by the extension with --output, json if it is no other; otherwise text on a terminal and json elsewhere
-    Auto,
-    /// The plan as JSON Lines
-    Json,
-    /// The plan as a table for spreadsheets
-    Csv,
-    /// A page for a browser, to decide about the renames of the plan; only for --output
-    Html,
-    /// Table: old name, new name, rules
-    Text,
-}
-
-/// `auto` or an encoding.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EncodingArg(pub(super) Option<Encoding>);
-
-impl FromStr for EncodingArg {
-    type Err = NotLegacy;
-
-    fn from_str(word: &str) -> Result<Self, NotLegacy> {
-        if word.eq_ignore_ascii_case("auto") {
-            return Ok(Self(None));
-        }
-        word.parse().map(|encoding| Self(Some(encoding)))
-    }
 }
 
 /// The mapping with this name, or the table in this file.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use namegate_core::name::display::{display, shown};
 use namegate_core::policy::Policy;
 use namegate_files::json::Hex;
@@ -13,8 +14,22 @@ use namegate_fix::review::{ReviewWriter, ReviewedPlan};
 use sha2::{Digest, Sha256};
 
 use super::CliError;
-use super::plan::PlanFormat;
 use crate::cli::output::{OutputFile, cannot_write};
+
+/// The output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlanFormat {
+    /// by the extension with --output, json if it is no other; otherwise text on a terminal and json elsewhere
+    Auto,
+    /// The plan as JSON Lines
+    Json,
+    /// The plan as a table for spreadsheets
+    Csv,
+    /// A page for a browser, to decide about the renames of the plan; only for --output
+    Html,
+    /// Table: old name, new name, rules
+    Text,
+}
 
 /// The files of `-o`: each path with its format, which is not `auto` or `text`.
 #[derive(Debug, Default)]

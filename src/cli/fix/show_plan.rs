@@ -13,7 +13,7 @@ use namegate_fix::review::{ReviewWriter, ReviewedPlan};
 use namegate_fix::stored_plan::{StoredPlanError, read_each_line};
 use namegate_scan::report::layout::{DIM, counted};
 
-use super::apply::{cannot_read, read_policy};
+use super::plan_input::{about, cannot_read, read_policy};
 use super::show::{self, TableRow};
 use super::{CliError, ExitStatus};
 use crate::cli::output::{OutputFile, cannot_write};
@@ -69,7 +69,7 @@ fn write_page(plan: &Path, page: &Path) -> Result<(), CliError> {
         writer.add(line)
     })
     .map_err(|error| cannot_read(plan, error))?;
-    let policy = read_policy(&header).map_err(|error| super::apply::about(plan, error))?;
+    let policy = read_policy(&header).map_err(|error| about(plan, error))?;
     let plan = ReviewedPlan { name: shown(plan).to_string(), sha256: Hex(sha256) };
     writer.finish(&plan, policy.as_ref()).and_then(|()| file.finish()).map_err(failed)
 }

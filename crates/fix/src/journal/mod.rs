@@ -5,6 +5,7 @@
 //! which part; the journal describes everything else. `docs/JOURNAL.md` describes the lines.
 
 mod batch;
+mod batch_entry;
 pub mod journal_dir;
 mod read;
 mod record;
@@ -24,7 +25,8 @@ use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 use crate::progress::{ChangeObserver, KillPoint};
 
-pub use batch::{BatchEntry, JournalBatch};
+pub use batch::JournalBatch;
+pub use batch_entry::BatchEntry;
 pub use read::{BatchState, JournalContents, JournalError, read_header};
 pub use record::{
     BatchDirectory, FailedEntry, JournalDecisions, JournalHeader, JournalRecord, RenderedRecords,

@@ -10,7 +10,7 @@ use namegate_core::policy::Confidence;
 use namegate_files::json::{Base64, Hex};
 use serde::{Deserialize, Serialize};
 
-use super::batch::BatchEntry;
+use super::batch_entry::BatchEntry;
 use crate::group::{GroupMember, RenameGroup};
 use crate::plan::{FileKind, InodeTime, PlanRoot};
 use crate::progress::Remaining;

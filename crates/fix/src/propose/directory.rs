@@ -1,7 +1,9 @@
 //! Suggests names for the entries of one directory, and makes the lines of the plan when the entries are looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use namegate_core::check::DirectoryCheck;
@@ -14,13 +16,18 @@ use namegate_scan::source::DirectoryBatch;
 use namegate_scan::source::encodings::EarlierNames;
 
 use super::distinct::Distinct;
-use super::line_maker::LineMaker;
+use super::draft::too_long;
+use super::line_maker::{LineMaker, LineSink};
 use super::meanings::{DecodedNames, Derivation, EncodingEvidence, NameMeanings};
 use super::separators::{SeparatedPath, separate};
 use super::settings::PlanSettings;
+use crate::in_order::ranges_in_order;
 use crate::plan::check::{find_merged, is_merge_rule};
 use crate::plan::{Rename, Skipped};
 use crate::plan_record::{LineRecord, tag};
+
+/// So many names get their lines together.
+const NAMES_TOGETHER: usize = 512;
 
 /// The suggestions for one directory. They are made one after another, so that only one at a time is in memory with all that
 /// stands in its line.
@@ -286,6 +293,24 @@ impl DirectoryProposals<'_> {
     /// What the plan says of the name at index `at`; `None` if it says nothing, or if the entry is gone.
     pub(super) fn line(&self, at: usize, lines: &LineMaker<'_>) -> Option<LineRecord> {
         self.suggestions.as_ref()?.line(at, lines)
+    }
+
+    /// Gives all lines to `take`, made in at most `jobs` threads.
+    pub(super) fn make_lines(
+        &self,
+        lines: &LineMaker<'_>,
+        jobs: usize,
+        take: &mut LineSink<'_>,
+    ) -> io::Result<()> {
+        let make =
+            |part: Range<usize>| -> Vec<LineRecord> { part.filter_map(|at| self.line(at, lines)).collect() };
+        ranges_in_order(self.len(), NAMES_TOGETHER, jobs, make, &mut |lines| take(&lines))
+    }
+
+    /// The lines of the names whose paths are too long without any rename.
+    pub(super) fn long_lines(&self, lines: &LineMaker<'_>) -> Vec<LineRecord> {
+        let long = self.long().map(|name| too_long(&lines.directory(), name.to_vec()));
+        long.map(|line| LineRecord::new_skipped(tag::LONG, &line)).collect()
     }
 }
 

@@ -102,7 +102,7 @@ impl<'d> LargeDirectory<'d> {
         let propose = |piece: DirectoryBatch| {
             let proposals = proposer.propose_part(&piece, &evidence, OtherNames::Ignored);
             let mut stored = StoredLines::default();
-            lines.long_lines(&proposals).into_iter().for_each(|line| stored.push_alone(line));
+            proposals.long_lines(lines).into_iter().for_each(|line| stored.push_alone(line));
             stored.add(&proposals, 0..proposals.len(), &is_alike, lines);
             (stored, proposals.is_uncertain, proposals.left_out)
         };
@@ -132,7 +132,7 @@ impl<'d> LargeDirectory<'d> {
         let compared = held.check(&mut names, &mut |names: &DirectoryBatch, in_use, used| {
             let proposals = proposer.propose_part(names, &evidence, OtherNames::Given(in_use, used));
             let mut compared = RecordSorter::new(DirectoryOrder::Bytes, MOST_HELD);
-            lines.make_lines(&proposals, proposer.jobs, &mut |lines| {
+            proposals.make_lines(lines, proposer.jobs, &mut |lines| {
                 lines.iter().try_for_each(|line| compared.push(line.in_directory(b"")))
             })?;
             compared.finish()

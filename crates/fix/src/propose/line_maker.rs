@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,18 +11,12 @@ use namegate_scan::progress::Observer;
 use namegate_scan::source::Fault;
 use nix::errno::Errno;
 
-use super::directory::DirectoryProposals;
-use super::draft::too_long;
 use super::root_set::{OpenedDirectory, RootSet};
-use crate::in_order::ranges_in_order;
 use crate::plan::{FileKind, InodeTime, PlanDirectory, SeenEntry, path_in};
-use crate::plan_record::{LineRecord, tag};
+use crate::plan_record::LineRecord;
 
 /// The longest path of a directory, in bytes: a longer path does not fit into a line of a plan.
 const MAX_PATH_BYTES: usize = 128 << 10;
-
-/// So many names get their lines together.
-const NAMES_TOGETHER: usize = 512;
 
 /// Takes lines of one directory.
 pub(super) type LineSink<'s> = dyn FnMut(&[LineRecord]) -> io::Result<()> + 's;
@@ -58,25 +51,6 @@ impl<'r> LineMaker<'r> {
                 None
             }
         }
-    }
-
-    /// Gives the lines of `proposals` to `take`, made in at most `jobs` threads.
-    pub(super) fn make_lines(
-        &self,
-        proposals: &DirectoryProposals<'_>,
-        jobs: usize,
-        take: &mut LineSink<'_>,
-    ) -> io::Result<()> {
-        let make = |part: Range<usize>| -> Vec<LineRecord> {
-            part.filter_map(|at| proposals.line(at, self)).collect()
-        };
-        ranges_in_order(proposals.len(), NAMES_TOGETHER, jobs, make, &mut |lines| take(&lines))
-    }
-
-    /// The lines of the names whose paths are too long without any rename.
-    pub(super) fn long_lines(&self, proposals: &DirectoryProposals<'_>) -> Vec<LineRecord> {
-        let long = proposals.long().map(|name| too_long(&self.directory, name.to_vec()));
-        long.map(|line| LineRecord::new_skipped(tag::LONG, &line)).collect()
     }
 
     /// The directory of the lines.
