@@ -11,13 +11,10 @@ use namegate_scan::source::archive::tar::header::{BLOCK, Block, Header};
 use namegate_scan::source::archive::tar::pax;
 use namegate_scan::source::archive::{ArchiveStream, Compression, PackingWriter};
 
-use self::entry::{ExtendedHeader, NewTexts, TarEntry};
+use self::entry::{ExtendedHeader, MAX_EXTENDED, NewTexts, TarEntry};
 use super::names::{LEADS_UP, MemberNames, leads_up};
 use super::unique::UniquePaths;
 use super::{CHUNK, CopyTally, interruption, refusal};
-
-/// Maximum size of an extended header, as for a scan.
-const MAX_EXTENDED: u64 = 1 << 20;
 
 /// Copies the tar in `file`, which may unpack to `limit` bytes, to `out`.
 pub(super) fn copy(

@@ -6,8 +6,13 @@ use namegate_core::name::casefold::{Fold, fold, key};
 use namegate_core::name::normalize::Form;
 use namegate_sys::stat::Stat;
 
-use super::tree_reader::Side;
 use crate::plan_record::damaged;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Side {
+    Source,
+    Target,
+}
 
 /// An entry of one of the trees.
 #[derive(Clone, Debug, PartialEq, Eq)]

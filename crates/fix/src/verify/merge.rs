@@ -14,9 +14,9 @@ use namegate_sys::open::beneath;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-use super::entry_record::{TreeEntry, split_path};
-use super::tree_reader::{Roots, Side, Unread};
-use super::{CopyDifference, DifferenceSink, VerifyCounts, VerifyRequest};
+use super::copy_difference::{CopyDifference, DifferenceSink, VerifyCounts, VerifyRequest};
+use super::entry_record::{Side, TreeEntry, split_path};
+use super::tree_reader::{Roots, Unread};
 
 pub(super) struct Merge<'m, 's> {
     request: &'m VerifyRequest,

@@ -19,8 +19,8 @@ use nix::fcntl::{OFlag, open as open_path, readlinkat};
 use nix::sys::stat::Mode;
 use parking_lot::Mutex;
 
-use super::VerifyRequest;
-use super::entry_record::{TreeEntry, loose_key, split_path};
+use super::copy_difference::VerifyRequest;
+use super::entry_record::{Side, TreeEntry, loose_key, split_path};
 
 /// Bytes of records in memory.
 const LIMIT: usize = 64 << 20;
@@ -30,12 +30,6 @@ const MAX_UNREAD: usize = 100_000;
 
 /// The longest part of a path that is opened at once.
 const PART: usize = 3000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Side {
-    Source,
-    Target,
-}
 
 /// The open roots of both trees.
 pub(super) struct Roots([OwnedFd; 2]);

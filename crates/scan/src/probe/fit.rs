@@ -11,8 +11,9 @@ use namegate_core::policy::profile::{Profile, UTF8, by_name};
 use namegate_core::policy::rule::{RuleId, Severity};
 
 use super::samples::{SHAPES, sample_of};
+use super::target_facts::TargetFacts;
+use super::trial_dir::Arrival;
 use super::trials::{NamePair, Trials, TriedName};
-use super::{Arrival, TargetFacts};
 
 /// The profiles that fit file systems of several types, in the order of preference.
 const CANDIDATES: [&str; 4] = ["utf8", "exfat", "windows", "android"];

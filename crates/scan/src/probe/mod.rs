@@ -3,6 +3,7 @@
 //! A name that arrives as another one is found by reading the directory back. What could not be tried is unknown, and comes from the
 //! profile that fits the type of the file system.
 
+mod control;
 mod fit;
 mod samples;
 mod target_facts;
@@ -13,17 +14,17 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
+use self::control::Control;
 pub use self::fit::{PolicyFit, is_stored};
 pub use self::samples::sample_of;
 pub use self::target_facts::TargetFacts;
-use self::trial_dir::TrialEnd;
 pub use self::trial_dir::{Arrival, PREFIX};
 pub use self::trials::{NamePair, Trials, TriedName};
 use crate::progress::Observer;
@@ -67,21 +68,6 @@ impl fmt::Display for ProbeError {
 }
 
 impl std::error::Error for ProbeError {}
-
-/// What the thread that asks the target shares with the one that waits for it.
-#[derive(Debug, Default)]
-pub struct Control {
-    stop: AtomicBool,
-    beats: AtomicU64,
-}
-
-impl Control {
-    /// Counts an answer.
-    fn answered(&self) -> Result<(), TrialEnd> {
-        self.beats.fetch_add(1, Relaxed);
-        if self.stop.load(Relaxed) { Err(TrialEnd::Stopped) } else { Ok(()) }
-    }
-}
 
 /// Asks the directory `path`; nothing is created there unless it `writes`.
 ///

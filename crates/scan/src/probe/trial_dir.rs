@@ -18,7 +18,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::Control;
+use super::control::{Control, TrialEnd};
 
 /// How the name of the directory begins.
 pub const PREFIX: &str = ".namegate-probe-";
@@ -39,14 +39,6 @@ pub enum Arrival {
     /// It was accepted, and is not there.
     Lost,
     Refused(Errno),
-}
-
-/// Why no more names can be tried.
-#[derive(Debug)]
-pub enum TrialEnd {
-    /// What failed, and why.
-    Failed(&'static str, Errno),
-    Stopped,
 }
 
 /// The directory. It is removed by [`TrialDirectory::remove`], or else when it is dropped.

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 
-use super::Control;
+use super::control::{Control, TrialEnd};
 use super::samples::{PAIRS, RESERVED, SHAPES, WIDTHS, tagged};
-use super::trial_dir::{Arrival, TrialDirectory, TrialEnd};
+use super::trial_dir::{Arrival, TrialDirectory};
 
 /// No path that the kernel accepts has a longer name, in bytes.
 const NAME_MAX: usize = 4095;

@@ -7,6 +7,9 @@ use namegate_scan::source::archive::tar::{is_artificial, pax};
 
 use crate::archive::refusal;
 
+/// Maximum size of an extended header, as for a scan.
+pub(super) const MAX_EXTENDED: u64 = 1 << 20;
+
 /// The fields of a header for the name and the target of a link, and the prefix of the name in ustar.
 const NAME: std::ops::Range<usize> = 0..100;
 const LINK: std::ops::Range<usize> = 157..257;
@@ -216,7 +219,7 @@ impl TarEntry {
         if !self.extended.iter().any(ExtendedHeader::is_pax) {
             self.extended.push(ExtendedHeader::new(b'x', &self.block));
         }
-        if data.len() as u64 > super::MAX_EXTENDED {
+        if data.len() as u64 > MAX_EXTENDED {
             return Err(refusal("a new path is too long"));
         }
         if let Some(header) = self.extended.iter_mut().find(|header| header.is_pax()) {

@@ -7,6 +7,7 @@
 
 mod encoding;
 mod packed;
+mod packing_writer;
 pub mod tar;
 pub mod zip;
 
@@ -30,7 +31,8 @@ use super::group::{GroupedSource, LIMIT};
 use super::{Fault, RejectedItems, Source, SourceEvent, Visit};
 pub use encoding::MemberEncoding;
 use encoding::ReadingCounts;
-pub use packed::{ArchiveStream, Compression, PackingWriter};
+pub use packed::{ArchiveStream, Compression};
+pub use packing_writer::PackingWriter;
 
 #[derive(Clone, Debug)]
 pub struct Archive {

@@ -1,7 +1,5 @@
 //! Streams of compressed archives that can skip bytes.
 
-mod writer;
-
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,8 +7,6 @@ use std::rc::Rc;
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
-
-pub use self::writer::PackingWriter;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {

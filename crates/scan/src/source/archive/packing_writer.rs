@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use lzma_rust2::{XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use super::Compression;
+use super::packed::Compression;
 
 /// Bytes of a Zstandard frame: the encoder makes each at once, and a stream can have many (RFC 8878, 3.1).
 const FRAME: usize = 8 << 20;
