@@ -1,6 +1,6 @@
 //! `namegate probe` and `--for`: the target asked itself.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -112,6 +112,17 @@ fn a_target_that_takes_nothing_is_not_judged_by_it() {
     for expected in ["not everything was tried", "free inodes, fewer than the 2"] {
         assert!(stderr(&crowded).contains(expected), "{}", stderr(&crowded));
     }
+    let large = tree.path().join("large");
+    File::create(&large).unwrap().set_len(3 << 20).unwrap();
+    let scanned = run(["scan".as_ref(), tree.path().as_os_str(), "--for".as_ref(), tmpfs.path().as_os_str()]);
+    assert!(!stderr(&scanned).contains("of the files"), "{}", stderr(&scanned));
+    fs::hard_link(&large, tree.path().join("again")).unwrap();
+    let linked = run(["scan".as_ref(), tree.path().as_os_str(), "--for".as_ref(), tmpfs.path().as_os_str()]);
+    assert!(!stderr(&linked).contains("of the files"), "one file, counted once: {}", stderr(&linked));
+    File::create(&large).unwrap().set_len(5 << 20).unwrap();
+    let full = run(["scan".as_ref(), tree.path().as_os_str(), "--for".as_ref(), tmpfs.path().as_os_str()]);
+    assert_eq!(status(&full), 1);
+    assert!(stderr(&full).contains("less than the 5.00 MiB of the files"), "{}", stderr(&full));
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
     mount(None::<&str>, tmpfs.path(), None::<&str>, flags, None::<&str>).unwrap();
     let read_only = probe_json(tmpfs.path(), 2);
@@ -175,7 +186,7 @@ fn ntfs_keeps_names_of_255_utf16_units() {
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("mnt"));
     fs::create_dir(&point).unwrap();
-    fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let ran = |command: &mut Command| {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     };

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
+use indicatif::HumanBytes;
 use namegate_core::name::display::{display, shown};
 use namegate_core::name::reading::Encoding;
 use namegate_core::policy::Policy;
@@ -19,6 +20,7 @@ use namegate_scan::report::baseline::RelativePaths;
 use namegate_scan::report::html::ReportMetadata;
 use namegate_scan::report::layout::grouped;
 use namegate_scan::report::multi_report::MultiReport;
+use namegate_scan::source::sizes::{self, TreeSize};
 use namegate_scan::{CheckpointSink, ScanSettings};
 use namegate_sys::{allocation, open_files};
 use nix::sys::stat::{SFlag, fstat};
@@ -157,17 +159,34 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     if status.is_none() {
         targets.check_baseline(&summary)?;
     }
-    let has_room = asked.is_none_or(|asked| has_room_for(&asked.facts, summary.names));
+    let has_room = match asked.filter(|_| status.is_none()) {
+        Some(asked) => {
+            let size = paths.first().map(|_| tree.source(&paths, None)).transpose()?;
+            let size = size.map(|source| progress.run(|| sizes::measure(&*source, &progress)));
+            has_room_for(&asked.facts, summary.names, size)
+        }
+        None => true,
+    };
     let found = if has_room { ExitStatus::Clean } else { ExitStatus::Findings };
     Ok(status.unwrap_or_else(|| ExitStatus::from_summary(&summary, report_args.fail_on).max(found)))
 }
 
-/// Reports whether the target of `--for` has inodes for so many names; says so if it has not.
-fn has_room_for(target: &TargetFacts, names: u64) -> bool {
-    let Some(free) = target.free_inodes.filter(|&free| free < names) else { return true };
-    let (free, names) = (grouped(free), grouped(names));
-    log::warn!("{} has {free} free inodes, fewer than the {names} names", shown(&target.path));
-    false
+/// Reports whether the target of `--for` has room for so many names and for the files of the trees; says so if it has not.
+fn has_room_for(target: &TargetFacts, names: u64, size: Option<TreeSize>) -> bool {
+    let path = shown(&target.path);
+    let inodes = target.free_inodes.filter(|&free| free < names);
+    if let Some(free) = inodes.map(grouped) {
+        log::warn!("{path} has {free} free inodes, fewer than the {} names", grouped(names));
+    }
+    let size = size.unwrap_or(TreeSize { bytes: 0, is_whole: true });
+    let is_full = size.bytes > target.free_bytes;
+    if is_full {
+        let [free, needed] = [target.free_bytes, size.bytes].map(HumanBytes);
+        log::warn!("{path} has {free} free, less than the {needed} of the files");
+    } else if !size.is_whole {
+        log::warn!("whether the files have room on {path} is not known: not all could be looked up");
+    }
+    inodes.is_none() && !is_full
 }
 
 /// Completes the files of a scan; returns its exit status if it was stopped.

@@ -14,6 +14,7 @@ pub mod mounts;
 pub mod repository_signs;
 mod roots;
 pub mod scope;
+pub mod sizes;
 pub mod tree;
 pub mod walk;
 pub(crate) mod work_stack;
