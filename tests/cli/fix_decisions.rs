@@ -139,6 +139,11 @@ fn a_page_has_its_plan_beside_it_or_in_the_other_output() {
     let shown = fix(dir.path(), &["show", "other.csv", "-o", "shown.html"]);
     assert_eq!(status(&shown), 0, "{}", stderr(&shown));
     assert!(fs::read_to_string(dir.path().join("shown.html")).unwrap().contains(&sha256));
+    // A plan on standard output is nothing but the plan.
+    let both = fix(dir.path(), &[&plan[..], &["--json", "-o", "both.html"]].concat());
+    assert!(
+        stdout(&both).lines().count() > 1 && stdout(&both).lines().all(|line| line.starts_with("{\"type\":"))
+    );
     let refused = fix(dir.path(), &[&plan[..], &["--format", "html"]].concat());
     assert!(
         stderr(&refused).contains("a page is written with its plan: -o review.html"),

@@ -211,8 +211,8 @@ pub fn run(args: PlanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
     plan.write_files(files, &policy)?;
     if format != PlanFormat::Json && (format != PlanFormat::Csv || !outputs.is_empty()) {
         show::write_counts(out, &draft, &retargets, &policy)?;
+        outputs.write_next_step(header.roots.first().filter(|_| header.archive.is_some()), out)?;
     }
-    outputs.write_next_step(header.archive.is_some().then(|| header.roots.first()).flatten(), out)?;
     Ok(if progress.problems() == 0 { ExitStatus::Clean } else { ExitStatus::Failed })
 }
 

@@ -94,14 +94,10 @@ impl PlanOutputs {
 
     /// Creates the files, plans before the pages about them.
     pub(super) fn create(&self) -> Result<PlanFiles<'_>, CliError> {
-        let create = |(format, path): &'_ (PlanFormat, PathBuf)| match OutputFile::create(path) {
-            Ok(file) => Ok((*format, file)),
-            Err(error) => Err(cannot_write(path, &error)),
-        };
         let mut files = Vec::new();
-        for output in &self.0 {
-            let (format, file) = create(output)?;
-            files.push((format, &*output.1, file));
+        for (format, path) in &self.0 {
+            let file = OutputFile::create(path).map_err(|error| cannot_write(path, &error))?;
+            files.push((*format, &**path, file));
         }
         files.sort_by_key(|(format, ..)| *format == PlanFormat::Html);
         Ok(files)

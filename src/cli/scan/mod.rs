@@ -168,7 +168,10 @@ pub fn run(args: ScanArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus, C
         None => true,
     };
     let found = if has_room { ExitStatus::Clean } else { ExitStatus::Findings };
-    Ok(status.unwrap_or_else(|| ExitStatus::from_summary(&summary, report_args.fail_on).max(found)))
+    // A signal may have come while the files were added up.
+    Ok(status
+        .or_else(|| progress.stopped())
+        .unwrap_or_else(|| ExitStatus::from_summary(&summary, report_args.fail_on).max(found)))
 }
 
 /// Reports whether the target of `--for` has room for so many names and for the files of the trees; says so if it has not.

@@ -33,7 +33,11 @@ pub fn measure(source: &dyn Source, observer: &dyn Observer) -> TreeSize {
             SourceEvent::Fault(_) | SourceEvent::Vanished => state.lock().0.is_whole = false,
             _ => {}
         }
-        if observer.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if observer.is_stopped() {
+            state.lock().0.is_whole = false;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     });
     state.into_inner().0
 }
