@@ -5,12 +5,13 @@
 use std::os::unix::ffi::OsStrExt;
 
 use libfuzzer_sys::fuzz_target;
-use namegate_watch::{fanotify, inotify};
+use namegate_sys::fanotify_events;
+use namegate_watch::inotify;
 
 fuzz_target!(|bytes: &[u8]| {
     let within = |part: &[u8]| part.is_empty() || bytes.as_ptr_range().contains(&part.as_ptr());
     let mut has_ended = false;
-    for event in fanotify::events(bytes) {
+    for event in fanotify_events::events(bytes) {
         assert!(!has_ended);
         let Ok(event) = event else {
             has_ended = true;

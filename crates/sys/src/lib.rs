@@ -10,6 +10,7 @@ pub mod bpf;
 pub mod capability;
 pub mod directory;
 pub mod fanotify;
+pub mod fanotify_events;
 pub mod flags;
 pub mod flock;
 pub mod fuse;

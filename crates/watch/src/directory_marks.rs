@@ -27,10 +27,11 @@ use super::core::{
     DirectoryPlace, Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore,
 };
 use super::engine::{Engine, log_malformed};
-use super::fanotify::MalformedEvent;
+use super::inotify;
 use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, id};
-use super::{fanotify, inotify};
+use namegate_sys::fanotify_events;
+use namegate_sys::fanotify_events::MalformedEvent;
 
 /// How often opening a directory is tried while directories above it are being renamed.
 const MOST_TRIES: u8 = 8;
@@ -314,7 +315,7 @@ impl Engine for DirectoryMarks {
         if is_fanotify {
             // One event has both ends of a move, so the two ends get the same number, and no other event has it.
             let cookies = 1..;
-            for (event, cookie) in fanotify::events(bytes).zip(cookies) {
+            for (event, cookie) in fanotify_events::events(bytes).zip(cookies) {
                 take(event.map(|event| events_from_fanotify(&event, cookie)));
             }
         } else {

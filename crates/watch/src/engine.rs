@@ -9,8 +9,8 @@ use nix::errno::Errno;
 
 use super::WatchEngine;
 use super::core::{ReadTask, ReportFn, RescanFilter, WatchCore};
-use super::fanotify::MalformedEvent;
 use super::rescan::Rescan;
+use namegate_sys::fanotify_events::MalformedEvent;
 
 /// A kernel interface that watches some of the roots.
 pub(super) trait Engine: AsFd + fmt::Debug {

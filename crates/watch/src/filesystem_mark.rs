@@ -26,9 +26,9 @@ use super::core::{
     DirectoryPlace, Origin, ReadTarget, ReadTask, ReportFn, RescanFilter, Sighting, WatchCore, child,
 };
 use super::engine::{Engine, log_malformed};
-use super::fanotify::{EventEntry, EventObject, FanotifyEvent, events};
 use super::rescan::{Rescan, RescanStep};
 use super::root::{DirectoryId, id};
+use namegate_sys::fanotify_events::{EventEntry, EventObject, FanotifyEvent, events};
 
 /// Number of directories whose last location is remembered.
 const REMEMBERED: usize = 1 << 15;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::fanotify::{MalformedEvent, parse_all};
+use namegate_sys::fanotify_events::{MalformedEvent, parse_all};
 
 /// `struct inotify_event` without its name.
 const HEAD: usize = 16;
@@ -46,4 +46,18 @@ fn event(bytes: &[u8]) -> Option<(InotifyEvent<'_>, usize)> {
         name: (!name.is_empty()).then(|| OsStr::from_bytes(name)),
     };
     Some((event, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm_and_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            prop_assert!(events(&bytes).count() <= bytes.len() / HEAD + 1);
+        }
+    }
 }

@@ -11,7 +11,6 @@ pub mod command;
 mod core;
 mod directory_marks;
 mod engine;
-pub mod fanotify;
 mod filesystem_mark;
 pub mod inotify;
 mod replaced;

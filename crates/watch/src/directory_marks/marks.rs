@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use namegate_sys::fanotify::{fsid, mark_directory};
+use namegate_sys::fanotify_events;
 use namegate_sys::handle::{self, KernelHandle};
 use namegate_sys::open::path_of;
 use nix::errno::Errno;
@@ -12,7 +13,7 @@ use nix::sys::fanotify::Fanotify;
 use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
 
 use crate::core::Origin;
-use crate::{fanotify, inotify};
+use crate::inotify;
 
 /// How events identify a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -88,22 +89,22 @@ pub(super) fn mark(marks: &mut MarkSet, dir: &OwnedFd) -> Result<MarkKey, Errno>
 }
 
 pub(super) fn events_from_fanotify<'e>(
-    event: &fanotify::FanotifyEvent<'e>,
+    event: &fanotify_events::FanotifyEvent<'e>,
     cookie: u32,
 ) -> [Option<DirectoryEvent<'e>>; 2] {
     if event.mask & libc::FAN_Q_OVERFLOW != 0 {
         return [Some(DirectoryEvent::Lost), None];
     }
-    let key = |entry: fanotify::EventEntry<'_>| {
+    let key = |entry: fanotify_events::EventEntry<'_>| {
         let handle = KernelHandle::from_parts(entry.dir.kind, entry.dir.handle)?;
         Some(MarkKey::Handle(entry.dir.fsid, handle))
     };
     let (is_dir, has) = (event.mask & libc::FAN_ONDIR != 0, |bits| event.mask & bits != 0);
-    let appeared = |entry: fanotify::EventEntry<'e>, origin| {
+    let appeared = |entry: fanotify_events::EventEntry<'e>, origin| {
         let (dir, name, pid) = (key(entry)?, entry.name, event.pid);
         Some(DirectoryEvent::Appeared { dir, entry: AppearedEntry { name, origin, is_dir, pid, cookie } })
     };
-    let left = |entry: fanotify::EventEntry<'e>| {
+    let left = |entry: fanotify_events::EventEntry<'e>| {
         Some(DirectoryEvent::Left { dir: key(entry)?, name: entry.name, cookie }).filter(|_| is_dir)
     };
     match event.entry {

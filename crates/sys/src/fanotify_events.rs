@@ -73,7 +73,7 @@ impl Error for MalformedEvent {}
 /// the next one is then unknown.
 ///
 /// ```
-/// use namegate_watch::fanotify::events;
+/// use namegate_sys::fanotify_events::events;
 /// // A queue that overflowed: no descriptor, no parts.
 /// let mut record = vec![24, 0, 0, 0, 3, 0, 24, 0, 0, 0x40, 0, 0, 0, 0, 0, 0];
 /// record.extend([0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0]);
@@ -86,7 +86,7 @@ pub fn events(bytes: &[u8]) -> impl Iterator<Item = Result<FanotifyEvent<'_>, Ma
 }
 
 /// Parses one event after another by `parse`, which returns the first one with its length, or what is wrong with it.
-pub(super) fn parse_all<'b, E>(
+pub fn parse_all<'b, E>(
     bytes: &'b [u8],
     parse: fn(&'b [u8]) -> Result<(E, usize), &'static str>,
 ) -> impl Iterator<Item = Result<E, MalformedEvent>> {
