@@ -26,7 +26,7 @@ fn everything() -> String {
         metrics.refused(op, None);
         RULES.iter().for_each(|rule| metrics.refused(op, Some(rule.id)));
         metrics.let_through(op, Some(RULES[0].id));
-        metrics.repaired(op, Some(RULES[0].id));
+        metrics.encoded(op, Some(RULES[0].id));
     }
     metrics.fell_back();
     metrics.recorded(1);

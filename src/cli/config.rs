@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use namegate_core::name::display::shown;
-use namegate_settings::{MountFile, config_path, read, schema};
+use namegate_settings::{MountFile, MountSettings, config_path, read, schema};
 
 use super::policy_args::check_files;
 use super::{CliError, ExitStatus};
-use crate::service::mount_config::check_settings;
+use crate::service::mount_config::{build_gate, check_settings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,6 +85,7 @@ fn load(file: &Path) -> Result<MountFile, String> {
         |error: namegate_core::policy::config::ConfigErrors| error.in_file(&shown(file)).to_string();
     let mount = MountFile::parse(&read(file)?).map_err(in_file)?;
     mount.check().map_err(in_file)?;
-    check_settings(&mount.settings).map_err(|why| format!("{}: {why}", shown(file)))?;
+    let gate = || build_gate(&MountSettings::default(), &mount.settings, mount.policy.clone());
+    check_settings(&mount.settings).and_then(|()| gate()).map_err(|why| format!("{}: {why}", shown(file)))?;
     Ok(mount)
 }

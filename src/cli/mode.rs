@@ -1,4 +1,4 @@
-//! `namegate mode`: makes an instance refuse names, repair them, or let them through.
+//! `namegate mode`: makes an instance refuse names, encode them, or let them through.
 
 use std::io::Write;
 
@@ -13,17 +13,17 @@ use crate::service::control::{ControlRequest, ReloadOutcome};
 const EXAMPLES: &str = "\
 The mode changes at once and lasts until the mount ends. A reload does not change it back.
 
-Do not mirror or synchronize to a mount in mode repair: a program such as `rsync --delete` finds
-other names than it wrote, and removes the files.
+What mode encode stores has other names in the other modes, and the other way round: programs that
+synchronize must not run meanwhile.
 
 Examples:
   namegate mode permissive share    # let every name through, and record it
-  namegate mode repair share        # store the nearest valid name instead
+  namegate mode encode share        # store what the policy refuses as substitutes, and show it again
   namegate mode enforcing share     # refuse names that break the policy
 
 Exit status: 0 the mode is set; 2 it is not.";
 
-/// Make a mount refuse names that break the policy, repair them, or let them through
+/// Make a mount refuse names that break the policy, encode them, or let them through
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ModeArgs {

@@ -87,11 +87,7 @@ fn parse_policy(text: &str) -> Result<Policy, CliError> {
 /// A refusal in words: `name` as the user knows it, when, and `why`.
 pub(super) fn describe(refusal: &RecentRefusal, name: &str, why: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let outcome = match (&refusal.stored, refusal.let_through) {
-        (Some(stored), _) => format!("was stored as `{}`", display(stored.as_bytes())),
-        (None, true) => "breaks the policy; it was let through".to_owned(),
-        (None, false) => "was refused".to_owned(),
-    };
+    let outcome = if refusal.let_through { "breaks the policy; it was let through" } else { "was refused" };
     let operation = display(refusal.op.as_bytes());
     let why = match (why, refusal.rule.is_some()) {
         ("", false) => "it looks like the escape of another name",

@@ -125,10 +125,10 @@ fn last_reload(status: &InstanceStatus) -> Vec<String> {
 }
 
 fn names(counters: &MetricsSnapshot) -> String {
-    let [refused, let_through, repaired] =
-        [&counters.refused, &counters.let_through, &counters.repaired].map(|counts| RuleCount::total(counts));
-    let repaired = if repaired == 0 { String::new() } else { format!(", {repaired} repaired") };
-    format!("{refused} refused, {let_through} let through{repaired}")
+    let [refused, let_through, encoded] =
+        [&counters.refused, &counters.let_through, &counters.encoded].map(|counts| RuleCount::total(counts));
+    let encoded = if encoded == 0 { String::new() } else { format!(", {encoded} encoded") };
+    format!("{refused} refused, {let_through} let through{encoded}")
 }
 
 /// How many there were, and of which operations most.

@@ -254,11 +254,7 @@ fn refusals(refusals: &[RecentRefusal]) -> Vec<String> {
     for refused in refusals.iter().rev().take(MAX_LINES) {
         let rule = refused.rule.as_deref().map_or("the escape of another name".into(), harmless);
         let ago = now.saturating_sub(refused.time);
-        let what = match (&refused.stored, refused.let_through) {
-            (Some(_), _) => "repaired",
-            (None, true) => "let through",
-            (None, false) => "refused",
-        };
+        let what = if refused.let_through { "let through" } else { "refused" };
         let (op, name) = (harmless(&refused.op), harmless(&refused.name.shown));
         lines.push(format!("{ago:>6} s  {what}: {op} \"{name}\" in {}: {rule}", place(refused)));
     }
@@ -338,7 +334,6 @@ mod tests {
         let refused = RecentRefusal {
             time: 0,
             let_through: false,
-            stored: None,
             op: hostile.clone(),
             rule: Some(hostile.clone()),
             name: bytes(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use namegate_core::gate::Gate;
 use namegate_core::name::display::{display, shown};
+use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
 use namegate_mount::{Options, ServeConfig, SourceRequirements};
 use namegate_settings::{ConfigFile, LockKeeping, MountSettings, Transport};
@@ -56,9 +57,7 @@ impl MountConfig {
         };
         check_settings(&settings)?;
         check_user(&settings)?;
-        let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
-        let policy = given.build_policy(&policy)?;
-        let gate = Gate::new(Arc::new(policy), settings.mode());
+        let gate = build_gate(given, &settings, policy)?;
         Ok(Self {
             source: place(&settings.source, "source")?,
             mountpoint: place(&settings.mountpoint, "mountpoint")?,
@@ -198,6 +197,31 @@ pub fn check_settings(settings: &MountSettings) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The gate of a mount with these settings, of which `given` change the policy.
+///
+/// # Errors
+/// The policy has an error, or excludes the mode.
+pub fn build_gate(
+    given: &MountSettings,
+    settings: &MountSettings,
+    policy: Option<Config>,
+) -> Result<Gate, String> {
+    let policy = given.change_policy(policy, &[&profile::UTF8], &[])?;
+    let policy = given.build_policy(&policy)?;
+    let gate = Gate::new(Arc::new(policy), settings.mode()).with_substitutes(settings.substitutes());
+    check_encoding(&gate)?;
+    Ok(gate)
+}
+
+/// Checks that the gate can encode, if its mode says so.
+pub(super) fn check_encoding(gate: &Gate) -> Result<(), String> {
+    gate.check_encoding().map_err(|conflict| {
+        format!(
+            "mode encode: {conflict}; choose other `substitutes` (rclone, sfm, sfu, catia) or another mode"
+        )
+    })
 }
 
 /// Checks that this user may mount with these settings.

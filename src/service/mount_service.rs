@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use namegate_core::gate::{Gate, Mode};
+use namegate_core::policy::{Normalization, OnMismatch, Policy};
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp;
 use namegate_mount::{Handle, ServeConfig};
@@ -19,7 +20,7 @@ use super::control::{
     ActivePolicy, ControlHandler, HolderStatus, InstanceCounters, InstanceName, InstanceStatus, LastReload,
     ReloadOutcome,
 };
-use super::mount_config::MountConfig;
+use super::mount_config::{MountConfig, check_encoding};
 
 /// A mount that is served, with what its service reports and changes.
 #[derive(Debug)]
@@ -86,9 +87,10 @@ impl MountService {
             None => settings.clone(),
         };
         let after = ServeConfig::new(gate, settings);
+        check_encoding(&after.gate)?;
         let before = self.mount.handle.swap(after.clone()).ok_or("the mount has ended")?;
-        if before.gate.mode() != after.gate.mode() {
-            warn_of_mode(after.gate.mode());
+        if before.gate.policy().normalization() != after.gate.policy().normalization() {
+            warn_of_conversion(after.gate.policy());
         }
         let policy = |config: &ServeConfig| ActivePolicy::from_policy(config.gate.policy()).to_string();
         let (old, new) = (policy(&before), policy(&after));
@@ -189,7 +191,8 @@ impl ControlHandler for MountService {
 
     fn set_mode(&self, mode: Mode) -> Result<ReloadOutcome, String> {
         let _changing = self.changing.lock();
-        let gate = self.mount.handle.config().ok_or("the mount has ended")?.gate;
+        let gate = self.mount.handle.config().ok_or("the mount has ended")?.gate.with_mode(mode);
+        check_encoding(&gate)?;
         let configured = {
             let mut state = self.state.lock();
             state.by_hand = (mode != state.configured.mode()).then_some(mode);
@@ -218,12 +221,12 @@ impl ControlHandler for MountService {
     }
 }
 
-/// Warns of a mode in which programs that synchronize lose files.
-pub(super) fn warn_of_mode(mode: Mode) {
-    if mode == Mode::Repairing {
+/// Warns of a policy by which programs that compare listings find other names than they wrote.
+pub(super) fn warn_of_conversion(policy: &Policy) {
+    if let Some(Normalization { form, on_mismatch: OnMismatch::Convert }) = policy.normalization() {
         log::warn!(
-            "mode repair: do not mirror or synchronize to this mount: `rsync --delete` and the like find other names than they wrote, \
-             and remove the files; for them use mode enforcing, and `namegate fix` in the tree that is copied"
+            "names are converted to {form}: `rsync --delete` and the like find other names than they wrote, and remove the files; use \
+             `on-mismatch = \"match\"`, `rsync --iconv`, or rclone"
         );
     }
 }

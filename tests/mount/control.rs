@@ -89,7 +89,7 @@ fn the_mode_is_switched_on_a_live_mount() {
     assert!(fs::create_dir(&name).is_err());
     assert_eq!(status(&mounted)["mode_is_set"], false);
     let output = ask(&mounted, ["mode", "lenient"]);
-    assert!(said(&output).2.contains("[possible values: enforcing, permissive, repair]"), "{output:?}");
+    assert!(said(&output).2.contains("[possible values: enforcing, permissive, encode]"), "{output:?}");
 }
 
 #[test]

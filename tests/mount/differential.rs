@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use namegate_core::name::normalize::{Form, to_form};
@@ -23,6 +24,7 @@ use nix::unistd::{Whence, lseek, mkfifo};
 
 use namegate_testkit::metrics::scraped;
 use namegate_testkit::mounted::{TestMount, has_no_passthrough, prepare};
+use namegate_testkit::program::program;
 
 const OPERATIONS: usize = 6000;
 /// Number of operations between two comparisons of the whole trees.
@@ -31,6 +33,8 @@ const NAMES: &[&str] = &["a", "b", "\u{E9}", "日本"];
 /// Three names: composed and decomposed, two orders of marks, two code points of one ideograph.
 const SPELLINGS: &[&str] =
     &["a", "\u{E9}", "e\u{301}", "x\u{301}\u{323}", "x\u{323}\u{301}", "\u{8C48}", "\u{F900}"];
+/// What a mount in mode `encode` stores otherwise, and what it stores instead.
+const ENCODED: &[&str] = &["a:b", "a：b", "a‛：b", "x.", "x．", "?", "\t", "‛"];
 const SLOTS: usize = 3;
 
 /// xorshift64*: the same sequence for the same seed. Names are taken from `names`.
@@ -382,7 +386,16 @@ fn attributes(metadata: &fs::Metadata) -> String {
 fn random_operations_do_the_same_as_on_a_plain_directory() {
     let Some((mounted, port)) = scraped(&[]) else { return };
     let close = |left| mounted.wait_for_open_files(port, left);
-    compare(&mounted.plain(), (&mounted.mnt(), &close), &mounted.backing(), NAMES);
+    compare(&mounted.plain(), (&mounted.mnt(), &close), Some(&mounted.backing()), NAMES);
+}
+
+#[test]
+fn random_operations_do_the_same_as_on_a_plain_directory_if_names_are_encoded() {
+    let Some((mounted, port)) = scraped(&["--profile", "windows", "--mode", "encode"]) else { return };
+    let close = |left| mounted.wait_for_open_files(port, left);
+    compare(&mounted.plain(), (&mounted.mnt(), &close), None, ENCODED);
+    let scan = Command::new(program()).args(["scan", "--profile", "windows"]).arg(mounted.backing()).output();
+    assert_eq!(scan.unwrap().status.code(), Some(0), "the source has only valid names");
 }
 
 #[test]
@@ -392,7 +405,7 @@ fn random_operations_do_the_same_in_any_spelling() {
             return;
         };
         let close = |left| mounted.wait_for_open_files(port, left);
-        compare(&mounted.plain(), (&mounted.mnt(), &close), &mounted.backing(), SPELLINGS);
+        compare(&mounted.plain(), (&mounted.mnt(), &close), Some(&mounted.backing()), SPELLINGS);
     }
 }
 
@@ -401,7 +414,7 @@ fn random_operations_do_the_same_if_contents_go_through_the_server() {
     // The kernel does not read and write files of a stacked file system, such as a mount of namegate, by itself.
     let Some(below) = TestMount::new(&[]) else { return };
     let mut above = TestMount::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
-    compare(&above.plain(), (&above.mnt(), &|_| ()), &below.backing(), NAMES);
+    compare(&above.plain(), (&above.mnt(), &|_| ()), Some(&below.backing()), NAMES);
     above.signal(Signal::SIGTERM);
     let (_, said) = above.ended();
     // The reason is logged unless it was asked for.
@@ -409,12 +422,12 @@ fn random_operations_do_the_same_if_contents_go_through_the_server() {
     assert_eq!(reasons, usize::from(!has_no_passthrough()), "{said}");
 }
 
-/// Performs the same operations on `plain`, in the spelling of the model, and on `mnt`, whose source is `backing`. `close` waits until the
-/// server of `mnt` has exactly this many open files.
+/// Performs the same operations on `plain`, in the spelling of the model, and on `mnt`, whose source is `backing` if it has the same names.
+/// `close` waits until the server of `mnt` has exactly this many open files.
 fn compare(
     plain: &Path,
     (mnt, close): (&Path, &dyn Fn(usize)),
-    backing: &Path,
+    backing: Option<&Path>,
     names: &'static [&'static str],
 ) {
     let seed = match std::env::var("NAMEGATE_SEED") {
@@ -439,8 +452,11 @@ fn compare(
         if count % STRIDE == 0 {
             let (expected, found) = (here.everything(), there.everything());
             assert_eq!(found, expected, "after operation {count} of seed {seed}, the last of\n{}", recent());
-            let behind = Side::new(backing.into(), false).everything();
-            assert_eq!(behind, expected, "in the backing tree, after operation {count} of seed {seed}");
+            assert_eq!(there.everything(), expected, "listed again, after operation {count} of seed {seed}");
+            if let Some(backing) = backing {
+                let behind = Side::new(backing.into(), false).everything();
+                assert_eq!(behind, expected, "in the backing tree, after operation {count} of seed {seed}");
+            }
         }
     }
     assert!(worked > OPERATIONS / 10, "only {worked} of {OPERATIONS} operations did anything");

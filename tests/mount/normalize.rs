@@ -14,6 +14,7 @@ use namegate_core::name::normalize::{Form, to_form};
 use namegate_sys::xattr;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, SFlag, mknod};
 
 use crate::names::{conformance, errno, listed};
@@ -349,5 +350,19 @@ fn names_that_are_not_utf8_have_one_spelling_and_are_shown_as_configured() {
             assert_eq!(listed(&backing), [NFD.as_bytes()]);
             assert_eq!(fs::read_to_string(mnt.join(NFC)).unwrap(), "bad");
         }
+    }
+}
+
+#[test]
+fn a_mount_that_converts_warns_of_programs_that_compare_listings() {
+    for (on_mismatch, warnings) in [("convert", 1), ("match", 0)] {
+        let Some(mut mounted) = mounted("nfc", on_mismatch) else { return };
+        mounted.signal(Signal::SIGTERM);
+        let (status, said) = mounted.ended();
+        assert_eq!(
+            (status.code(), said.matches("find other names than they wrote").count()),
+            (Some(0), warnings),
+            "{said}"
+        );
     }
 }

@@ -236,29 +236,46 @@ fn a_reload_changes_the_shown_names_without_waiting_for_timeouts() {
 }
 
 #[test]
-fn a_reload_of_the_substitutes_applies_to_names_that_the_kernel_has_cached() {
+fn a_reload_of_mode_or_substitutes_applies_to_names_that_the_kernel_has_cached() {
     if !can_mount() {
         return;
     }
-    let dir = prepare();
-    let tables = |substitutes: &str| {
+    let tables = |mode: &str, substitutes: &str| {
         format!(
-            "[mount]\nmode = \"repair\"\nsubstitutes = \"{substitutes}\"\nentry-timeout = 3600\nattr-timeout = 3600\n{}",
+            "[mount]\nmode = \"{mode}\"\nsubstitutes = \"{substitutes}\"\nentry-timeout = 3600\nattr-timeout = 3600\n{}",
             of("windows")
         )
     };
-    // Too long with substitutes of three bytes, so the name has no repair then.
-    let (given, repair) = ("a:".repeat(80), "a÷".repeat(80));
-    fs::write(dir.path().join("backing").join(&given), "given").unwrap();
-    let mounted = by_file(dir, &tables("rclone"));
-    let (home, backing) = (mounted.mnt().parent().unwrap().to_owned(), mounted.backing());
-    let len = || fs::metadata(mounted.mnt().join(&given)).unwrap().len();
-    assert_eq!(len(), 5);
-    write_file(&home, &tables("catia"));
-    assert_eq!(said(&ask(&mounted, ["reload"])).0, Some(0));
-    fs::remove_file(backing.join(&given)).unwrap();
-    fs::write(backing.join(&repair), "repaired").unwrap();
-    assert_eq!(len(), 8);
+    let mounted = by_file(prepare(), &tables("encode", "rclone"));
+    let (home, backing, sub) =
+        (mounted.mnt().parent().unwrap().to_owned(), mounted.backing(), mounted.mnt().join("sub"));
+    fs::create_dir(&sub).unwrap();
+    for (name, content) in [("a：b", "rclone"), ("a÷b", "ca"), ("a:b", "literal!")] {
+        fs::write(backing.join("sub").join(name), content).unwrap();
+    }
+    let reload = |mode: &str, substitutes: &str| {
+        write_file(&home, &tables(mode, substitutes));
+        assert_eq!(said(&ask(&mounted, ["reload"])).0, Some(0));
+    };
+    let is_shown = |expected: &[(&str, u64)]| {
+        let len = |name: &String| fs::metadata(sub.join(name)).unwrap().len();
+        let found: Vec<_> = names(&sub).into_iter().map(|name| (len(&name), name)).collect();
+        let mut expected: Vec<_> = expected.iter().map(|&(name, len)| (len, name.to_owned())).collect();
+        expected.sort_by(|one, other| one.1.cmp(&other.1));
+        assert_eq!(found, expected);
+    };
+    for _ in 0..2 {
+        is_shown(&[("a:b", 6), ("a÷b", 2), ("a␦3Ab", 8)]);
+        assert!(!sub.join("a：b").exists());
+        reload("encode", "catia");
+        is_shown(&[("a:b", 2), ("a：b", 6), ("a␦3Ab", 8)]);
+        assert!(!sub.join("a÷b").exists());
+        assert_eq!(said(&ask(&mounted, ["mode", "enforcing"])).0, Some(0));
+        is_shown(&[("a:b", 8), ("a：b", 6), ("a÷b", 2)]);
+        assert!(!sub.join("a␦3Ab").exists());
+        assert_eq!(said(&ask(&mounted, ["mode", "encode"])).0, Some(0));
+        reload("encode", "rclone");
+    }
 }
 
 #[test]

@@ -9,18 +9,26 @@
 //! whatever its form; [`Admitted::key_bytes`], under which a converting gate stored the entry; and any entry of the directory
 //! whose [`Gate::key_bytes`] is that key. The last step needs only the entries that are not stored under their key.
 //!
+//! A gate that encodes works on stored names: what a client gives is encoded before anything else, and what is shown is decoded. So policy,
+//! normalization, keys and spellings never see a client's name.
+//!
 //! Names are bytes, as they are for the kernel. On Unix there are also methods for names as [`OsStr`](std::ffi::OsStr): [`Gate::admit`], [`Gate::key`], [`Gate::show`].
 
+mod encoding;
 #[cfg(unix)]
 mod os;
-mod repair;
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::name::escape::{escape, escape_within, is_shortened, reads_as_escape, unescape};
+pub use encoding::EncodingConflict;
+use encoding::NameEncoder;
+
+use crate::name::escape::{
+    escape_within, escape_within_with, is_escaped, is_shortened, reads_as_escape, unescape,
+};
 use crate::name::normalize::{Form, to_form};
 use crate::name::substitutes::KnownMap;
 use crate::name::{Span, misread, spelling, utf8};
@@ -48,9 +56,9 @@ pub enum Mode {
     Enforcing,
     /// The gate admits it and reports the violation ([`Admitted::noted`]).
     Permissive,
-    /// The gate admits the nearest valid name instead and reports the violation. It refuses names that it cannot repair: those
-    /// that are not UTF-8 or too long, and those whose repair would be a guess.
-    Repairing,
+    /// The gate stores characters that the policy refuses as substitutes and shows them again: a client lists what it wrote. It refuses
+    /// what is invalid even so, and shows existing names that it would store otherwise escaped ([`escape`](crate::name::escape)).
+    Encoding,
 }
 
 /// How the gate shows existing names that are not UTF-8. A permissive gate shows them unchanged.
@@ -71,7 +79,9 @@ pub struct Gate {
     policy: Arc<Policy>,
     mode: Mode,
     existing: Existing,
-    substitutes: Option<KnownMap>,
+    substitutes: KnownMap,
+    /// Set if the gate encodes and has something to encode.
+    encoder: Option<NameEncoder>,
 }
 
 /// A name that a gate has admitted. Only a gate makes one.
@@ -113,7 +123,14 @@ pub enum Refusal {
 impl Gate {
     /// A gate for `policy`, which shows existing names that are not UTF-8 escaped.
     pub fn new(policy: Arc<Policy>, mode: Mode) -> Self {
-        Self { policy, mode, existing: Existing::default(), substitutes: None }
+        let gate = Self {
+            policy,
+            mode,
+            existing: Existing::default(),
+            substitutes: KnownMap::TO_RCLONE,
+            encoder: None,
+        };
+        gate.with_mode(mode)
     }
 
     /// Changes how the gate shows existing names that are not UTF-8.
@@ -125,25 +142,53 @@ impl Gate {
     /// Changes the mode.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
+        let gate = Self { mode, encoder: None, ..self };
+        let encoder = match mode {
+            Mode::Encoding => gate.find_encoder().ok().flatten(),
+            Mode::Enforcing | Mode::Permissive => None,
+        };
+        Self { encoder, ..gate }
     }
 
-    /// Changes which characters a repairing gate writes instead of those that Windows reserves, if the policy allows them. Others
-    /// are repaired as [`Policy::suggest_name`] does.
+    /// Changes the table of the substitutes that a gate in [`Mode::Encoding`] stores.
     #[must_use]
-    pub fn with_substitutes(self, substitutes: Option<KnownMap>) -> Self {
-        Self { substitutes, ..self }
+    pub fn with_substitutes(self, substitutes: KnownMap) -> Self {
+        let mode = self.mode;
+        Self { substitutes, ..self }.with_mode(mode)
     }
 
-    /// The characters that a repairing gate writes instead of those that Windows reserves.
-    pub fn substitutes(&self) -> Option<KnownMap> {
-        self.substitutes
+    /// Checks that the gate encodes if its mode says so. With a conflict it encodes nothing.
+    ///
+    /// # Errors
+    /// Why policy and substitutes exclude each other.
+    pub fn check_encoding(&self) -> Result<(), EncodingConflict> {
+        match self.mode {
+            Mode::Encoding => self.find_encoder().map(drop),
+            Mode::Enforcing | Mode::Permissive => Ok(()),
+        }
+    }
+
+    fn find_encoder(&self) -> Result<Option<NameEncoder>, EncodingConflict> {
+        NameEncoder::new(&self.policy, self.substitutes)
+    }
+
+    /// Whether both gates store each name under the same name, as far as they encode.
+    pub fn encodes_like(&self, other: &Self) -> bool {
+        self.encoder == other.encoder
+    }
+
+    /// The name under which the gate stores a client's `name`, before normalization: the name itself unless the gate encodes.
+    pub fn encoded_bytes<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
+        match (&self.encoder, std::str::from_utf8(name)) {
+            (Some(encoder), Ok(text)) => bytes(encoder.encode(text)),
+            _ => Cow::Borrowed(name),
+        }
     }
 
     /// How the gate shows existing names that are not UTF-8.
     pub fn existing(&self) -> Existing {
         match self.mode {
-            Mode::Enforcing | Mode::Repairing => self.existing,
+            Mode::Enforcing | Mode::Encoding => self.existing,
             // Names that it admitted must be shown as they were given.
             Mode::Permissive => Existing::Show,
         }
@@ -165,8 +210,8 @@ impl Gate {
     /// of an existing entry ([`Intent::Address`]) must only be a name that an entry can have; names that are not UTF-8 are
     /// admitted as [`Existing`] says. A name that is longer than [`NAME_MAX`] is admitted only to address an entry, and only
     /// if it has other spellings: as its key, if that is short enough. In [`Mode::Permissive`] a violation is reported, and the
-    /// name is admitted unchanged if a file system can store it. In [`Mode::Repairing`] a new name with a violation is admitted as
-    /// its repair, which is also its key.
+    /// name is admitted unchanged if a file system can store it. In [`Mode::Encoding`] a name is encoded first, and its violation is
+    /// reported if the encoded name has none.
     ///
     /// # Errors
     /// [`Refusal`] says which violation, or how long the name is.
@@ -190,7 +235,7 @@ impl Gate {
         };
         match admitted.name.len() {
             bytes if bytes <= NAME_MAX => Ok(admitted),
-            _ if intent == Intent::Address && self.has_other_spellings_bytes(name) => Ok(admitted),
+            _ if intent == Intent::Address && self.has_other_spellings_bytes(&admitted.name) => Ok(admitted),
             bytes => Err(Refusal::TooLong { bytes, span: excess(name) }),
         }
     }
@@ -218,13 +263,12 @@ impl Gate {
         self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
-    /// Whether an entry can have several spellings, because the policy converts or matches, or the gate repairs.
+    /// Whether an entry can have several spellings, because the policy converts or matches.
     pub fn knows_spellings(&self) -> bool {
-        self.equivalence().is_some() || self.mode == Mode::Repairing
+        self.equivalence().is_some()
     }
 
-    /// Whether another name may have the [key](Self::key_bytes) of `name`, or `name` is repaired; `false` is certain. Reads no
-    /// directory.
+    /// Whether another name may have the [key](Self::key_bytes) of `name`; `false` is certain. Reads no directory.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -241,7 +285,7 @@ impl Gate {
     /// ```
     pub fn has_other_spellings_bytes(&self, name: &[u8]) -> bool {
         let spelt = |form| std::str::from_utf8(name).is_ok_and(|name| spelling::has_others(name, form));
-        self.equivalence().is_some_and(spelt) || self.repaired(name).is_some()
+        self.equivalence().is_some_and(spelt)
     }
 
     /// The form in which names are compared, if different names can be equal.
@@ -259,83 +303,95 @@ impl Gate {
         }
     }
 
+    /// Whether a valid name could be the escaped form of an existing one.
+    fn reads_as_escape(&self, name: &str) -> bool {
+        match self.encoder {
+            // A name that is not canonical may have ASCII escaped.
+            Some(_) => is_escaped(name) || is_shortened(name),
+            None => self.existing() == Existing::Escape && reads_as_escape(name),
+        }
+    }
+
     fn admit_new<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
-        let escapes = |stored: &str| self.existing() == Existing::Escape && reads_as_escape(stored);
-        match self.policy.verdict(name) {
-            Verdict::Accept(stored) if escapes(stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
-            Verdict::Rewrite(stored) if escapes(&stored) => Err(Refusal::ReadsAsEscape { bytes: name.len() }),
-            Verdict::Accept(_) => Ok(self.as_given(name, None)),
+        let encoded = self.encoded_bytes(name);
+        match self.policy.verdict(&encoded) {
+            Verdict::Accept(stored) if self.reads_as_escape(stored) => {
+                Err(Refusal::ReadsAsEscape { bytes: name.len() })
+            }
+            Verdict::Rewrite(stored) if self.reads_as_escape(&stored) => {
+                Err(Refusal::ReadsAsEscape { bytes: name.len() })
+            }
+            Verdict::Accept(_) => {
+                let noted = self.violation_of(name, &encoded);
+                Ok(self.as_stored(encoded, noted))
+            }
             // A name in the form is its own key.
             Verdict::Rewrite(stored) => {
-                Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted: None })
+                let noted = self.violation_of(name, &encoded);
+                Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted })
             }
             Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
-                Ok(self.as_given(name, Some(violation)))
+                Ok(self.as_stored(encoded, Some(violation)))
             }
-            Verdict::Reject(violation) => match self.repair(name) {
-                Some(stored) => {
-                    Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted: Some(violation) })
+            Verdict::Reject(mut violation) => {
+                if let (Some(encoder), Ok(text)) = (&self.encoder, std::str::from_utf8(name)) {
+                    violation.span = encoder.span_in(text, violation.span);
                 }
-                None => Err(Refusal::Violates(violation)),
-            },
+                Err(Refusal::Violates(violation))
+            }
+        }
+    }
+
+    /// Because of which violation `name` was `encoded`; `None` if it only got quotes.
+    fn violation_of(&self, name: &[u8], encoded: &[u8]) -> Option<Violation> {
+        match (name != encoded).then(|| self.policy.verdict(name)) {
+            Some(Verdict::Reject(violation)) => Some(violation),
+            _ => None,
         }
     }
 
     fn admit_existing<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
         let admitted = match self.first_encoding_error(name) {
-            None if self.existing() == Existing::Escape => self.admit_escaped(name)?,
-            None => self.as_addressed(name),
+            None => self.admit_shown(name)?,
             Some(violation) if self.existing() == Existing::Show && can_be_stored(name) => {
-                self.as_given(name, Some(violation))
+                self.as_stored(Cow::Borrowed(name), Some(violation))
             }
             Some(violation) => return Err(Refusal::CannotExist(violation)),
         };
         Ok(match admitted {
             // No entry can have the name as given, but an entry can have the key.
-            Admitted { key: Some(key), noted, .. } if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
+            Admitted { name, key: Some(key), noted } if name.len() > NAME_MAX && key.len() <= NAME_MAX => {
                 Admitted { name: Cow::Owned(key), key: None, noted }
             }
             _ => admitted,
         })
     }
 
-    fn as_given<'n>(&self, name: &'n [u8], noted: Option<Violation>) -> Admitted<'n> {
-        Admitted { name: Cow::Borrowed(name), key: self.other_key(name), noted }
-    }
-
-    /// Admits the name of an existing entry, which may be stored under its repair.
-    fn as_addressed<'n>(&self, name: &'n [u8]) -> Admitted<'n> {
-        match self.repaired(name) {
-            Some(stored) => {
-                Admitted { name: Cow::Borrowed(name), key: Some(stored.into_bytes()), noted: None }
-            }
-            None => self.as_given(name, None),
-        }
+    fn as_stored<'n>(&self, name: Cow<'n, [u8]>, noted: Option<Violation>) -> Admitted<'n> {
+        let key = self.other_key(&name);
+        Admitted { name, key, noted }
     }
 
     /// Admits a well-formed name, which may be the escaped form of an existing one.
-    fn admit_escaped<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
+    fn admit_shown<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
         let not_shown = Err(Refusal::NotShown { bytes: name.len() });
         let Ok(text) = std::str::from_utf8(name) else { return not_shown };
-        if !reads_as_escape(text) {
-            return Ok(self.as_addressed(name));
+        if !self.reads_as_escape(text) {
+            return Ok(self.as_stored(self.encoded_bytes(name), None));
         }
         let stored = unescape(text);
-        // Only the form that escaping writes: `␦41␦E9` must not be a second name of `A␦E9`.
-        if is_shortened(text) || escape(&stored) != text || !can_be_stored(&stored) {
-            return not_shown;
+        // Only the form that is shown: `␦41␦E9` must not be a second name of `A␦E9`.
+        match self.show_bytes(&stored) {
+            Some((shown, admitted)) if *shown == *name && !is_shortened(text) => Ok(admitted.into_owned()),
+            _ => not_shown,
         }
-        // A longer escaped form would have been shortened.
-        if name.len() > NAME_MAX {
-            return not_shown;
-        }
-        Ok(Admitted { name: Cow::Owned(stored.into_owned()), key: None, noted: None })
     }
 
     /// Whether `name` may be the shortened form of a name whose escaped form is too long. The caller must search for it
     /// among the [shown](Self::show_bytes) names.
     pub fn is_shortened_bytes(&self, name: &[u8]) -> bool {
-        self.existing() == Existing::Escape && std::str::from_utf8(name).is_ok_and(is_shortened)
+        let knows_escapes = self.encoder.is_some() || self.existing() == Existing::Escape;
+        knows_escapes && std::str::from_utf8(name).is_ok_and(is_shortened)
     }
 
     /// Shows the entry that is stored as `stored`: the name for clients, and the admitted name. `None` if the entry is
@@ -357,15 +413,22 @@ impl Gate {
         if !can_be_stored(stored) {
             return None;
         }
-        let name = match self.existing() {
-            Existing::Show => Cow::Borrowed(stored),
-            Existing::Hide => Cow::Borrowed(utf8::validate(stored).ok()?.as_bytes()),
-            Existing::Escape => match utf8::validate(stored) {
-                Ok(text) if !reads_as_escape(text) => Cow::Borrowed(text.as_bytes()),
-                _ => Cow::Owned(escape_within(stored, NAME_MAX).into_owned().into_bytes()),
-            },
+        let name = match (utf8::validate(stored), &self.encoder) {
+            (Ok(text), Some(encoder)) => {
+                match encoder.decode(text).filter(|name| !self.reads_as_escape(name)) {
+                    Some(name) => bytes(name),
+                    None => {
+                        let also = |at| encoder.is_escaped_at(text, at);
+                        bytes(escape_within_with(stored, NAME_MAX, also))
+                    }
+                }
+            }
+            (Ok(text), None) if !self.reads_as_escape(text) => Cow::Borrowed(stored),
+            (Err(_), _) if self.existing() == Existing::Hide => return None,
+            (Err(_), _) if self.existing() == Existing::Show => Cow::Borrowed(stored),
+            _ => bytes(escape_within(stored, NAME_MAX)),
         };
-        Some((name, self.as_given(stored, None)))
+        Some((name, self.as_stored(Cow::Borrowed(stored), None)))
     }
 
     /// The first violation of an encoding rule. Only these rules apply to existing names.
@@ -375,6 +438,13 @@ impl Gate {
             return None;
         }
         self.policy.check(name).violations.into_iter().find(|v| v.rule.is_always_on())
+    }
+}
+
+fn bytes(name: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match name {
+        Cow::Borrowed(name) => Cow::Borrowed(name.as_bytes()),
+        Cow::Owned(name) => Cow::Owned(name.into_bytes()),
     }
 }
 
@@ -399,8 +469,8 @@ impl Admitted<'_> {
         self.key.as_deref().unwrap_or(&self.name)
     }
 
-    /// The violation in spite of which a permissive gate admitted the name, or because of which a repairing gate admitted another
-    /// one.
+    /// The violation in spite of which a permissive gate admitted the name, or because of which a gate stores another one that it shows as
+    /// given.
     pub fn noted(&self) -> Option<Violation> {
         self.noted
     }

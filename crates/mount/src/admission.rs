@@ -37,33 +37,6 @@ impl ConfiguredServer<'_> {
         self.admit(&self.config.serve.gate, &attempt, name, 0)
     }
 
-    /// Checks the new name of an entry that is renamed.
-    pub(super) fn new_name_of_rename<'n>(
-        &self,
-        caller: &Caller,
-        parent: NodeId,
-        name: &'n OsStr,
-    ) -> Result<Admitted<'n>> {
-        let attempt = NameAttempt { operation: Op::Rename, caller, parent, name, target: None };
-        let gate = &self.config.serve.gate;
-        // The entry that the client wants to replace is there under exactly this name, so a repair would not replace it.
-        if gate.repaired(name.as_bytes()).is_some()
-            && self.tree.exists_exactly(parent, &self.admit_existing(parent, name)?)?
-        {
-            return self.admit(&self.gate_for_content(), &attempt, name, 0);
-        }
-        self.admit(gate, &attempt, name, 0)
-    }
-
-    /// The gate for names that stay as they are, whatever the policy says: it repairs none.
-    fn gate_for_content(&self) -> Gate {
-        let gate = self.config.serve.gate.clone();
-        match gate.mode() {
-            Mode::Repairing => gate.with_mode(Mode::Enforcing),
-            Mode::Enforcing | Mode::Permissive => gate,
-        }
-    }
-
     /// Checks `part`, which begins at byte `at` of the name or target of `attempt`, at `gate`.
     fn admit<'n>(
         &self,
@@ -77,11 +50,14 @@ impl ConfiguredServer<'_> {
             Err(refusal) => (AuditOutcome::Refused, refusal.rule(), refusal.span()),
             Ok(stored) => {
                 let noted = stored.noted().map(|violation| (violation.rule, violation.span));
-                let outcome = match (noted, stored.as_os_str() == part) {
-                    (None, _) => AuditOutcome::Noticed,
-                    (_, true) => AuditOutcome::LetThrough,
-                    (_, false) => AuditOutcome::Repaired(stored.as_os_str().to_os_string()),
-                };
+                if gate.mode() == Mode::Encoding
+                    && let Some((rule, _)) = noted
+                {
+                    // Only counted: the client gets what it wants, and its names would displace refusals in the log.
+                    self.metrics.iter().for_each(|metrics| metrics.encoded(attempt.operation, Some(rule)));
+                    return Ok(admitted?);
+                }
+                let outcome = if noted.is_some() { AuditOutcome::LetThrough } else { AuditOutcome::Noticed };
                 let noticed = || attempt.target.is_none().then(|| stored.damage()).flatten();
                 let Some((rule, span)) = noted.or_else(noticed) else { return Ok(admitted?) };
                 (outcome, Some(rule), span)
@@ -91,7 +67,6 @@ impl ConfiguredServer<'_> {
         if let Some(metrics) = &self.metrics {
             match &outcome {
                 AuditOutcome::LetThrough => metrics.let_through(operation, rule),
-                AuditOutcome::Repaired(_) => metrics.repaired(operation, rule),
                 AuditOutcome::Noticed => {}
                 AuditOutcome::Refused | AuditOutcome::Seen => metrics.refused(operation, rule),
             }
@@ -120,7 +95,9 @@ impl ConfiguredServer<'_> {
 
     /// Checks that an entry may be created under the name by which another entry is stored.
     pub(super) fn check_stored(&self, stored: &Admitted<'_>) -> nix::Result<()> {
-        match self.config.serve.gate.admit(Intent::Create, stored.as_os_str()) {
+        let gate = &self.config.serve.gate;
+        let shown = gate.show(stored.as_os_str()).ok_or(Errno::ENOENT)?;
+        match gate.admit(Intent::Create, &shown.name) {
             Ok(admitted) if admitted.as_os_str() == stored.as_os_str() => Ok(()),
             // The new entry would be stored under another name.
             Ok(_) => Err(Errno::EINVAL),
@@ -128,8 +105,8 @@ impl ConfiguredServer<'_> {
         }
     }
 
-    /// Checks the components of a link target like new names, if the configuration asks for it. The target itself is content
-    /// and is never changed.
+    /// Checks the components of a link target like new names, if the configuration asks for it. The target itself is content: it is never
+    /// changed, and not encoded.
     pub(super) fn check_target(
         &self,
         caller: &Caller,
@@ -141,7 +118,8 @@ impl ConfiguredServer<'_> {
             return Ok(());
         }
         let attempt = NameAttempt { operation: Op::Symlink, caller, parent, name, target: Some(target) };
-        let gate = self.gate_for_content();
+        let gate = self.config.serve.gate.clone();
+        let gate = if gate.mode() == Mode::Encoding { gate.with_mode(Mode::Enforcing) } else { gate };
         let mut at = 0;
         for part in target.as_bytes().split(|&byte| byte == b'/') {
             if !matches!(part, b"" | b"." | b"..") {

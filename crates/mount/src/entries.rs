@@ -258,7 +258,7 @@ impl ConfiguredServer<'_> {
         }
         let name = self.admit_existing(parent, name)?;
         let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.new_name_of_rename(caller, new_parent, new_name)?,
+            0 => self.admit_new(Op::Rename, caller, new_parent, new_name)?,
             _ => self.admit_existing(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_equivalent(
@@ -280,7 +280,7 @@ impl ConfiguredServer<'_> {
     /// # Errors
     /// ESTALE: the kernel then looks up both names again and repeats the rename.
     fn delay_first_rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
-        let is_ambiguous = |(_, name): (NodeId, &OsStr)| self.config.serve.gate.has_other_spellings(name);
+        let is_ambiguous = |(_, name): (NodeId, &OsStr)| self.config.is_ambiguous(name);
         // The next rename from a name in `leaving` is not delayed, so no cached entry must come to such a name either.
         let is_never_cached =
             |(parent, name)| is_ambiguous((parent, name)) || self.leaving.contains(parent, name);

@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use namegate_core::gate::{Gate, Intent, Mode};
+use namegate_core::gate::{Gate, Intent};
 use namegate_settings::MountSettings;
 
 use super::timeouts::Timeouts;
@@ -34,14 +35,10 @@ impl ServeConfig {
 
     /// Whether an entry may be shown or found under other names than with the configuration `other`.
     pub(super) fn show_otherwise(&self, other: &Self) -> bool {
-        self.gate.existing() != other.gate.existing() || self.spellings() != other.spellings()
-    }
-
-    /// What decides under which names an entry is found. The repair of a name depends on all rules.
-    fn spellings(&self) -> impl PartialEq + '_ {
-        let (gate, policy) = (&self.gate, self.gate.policy());
-        let repairs = (gate.mode() == Mode::Repairing).then(|| (policy.rules(), gate.substitutes()));
-        (policy.normalization(), repairs)
+        let (gate, other) = (&self.gate, &other.gate);
+        gate.existing() != other.existing()
+            || gate.policy().normalization() != other.policy().normalization()
+            || !gate.encodes_like(other)
     }
 }
 
@@ -60,9 +57,10 @@ impl ActiveConfig {
         Self { serve, equivalence }
     }
 
-    /// Whether `name` may have other spellings, which mean the same entry.
+    /// Whether the name `name` of a client may have other spellings, which mean the same entry.
     pub(super) fn is_ambiguous(&self, name: &OsStr) -> bool {
-        self.serve.gate.has_other_spellings(name)
+        let stored = self.serve.gate.encoded_bytes(name.as_bytes());
+        self.serve.gate.has_other_spellings_bytes(&stored)
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {
@@ -83,11 +81,13 @@ fn means_otherwise(one: &Gate, other: &Gate, name: &OsStr) -> bool {
 /// The name under which the gate `before` showed the entry `stored`, if the kernel must not cache that name with the gate `after`.
 pub(super) fn outdated<'n>(before: &Gate, after: &Gate, stored: &'n OsStr) -> Option<Cow<'n, OsStr>> {
     let seen = before.show(stored)?.name;
-    (after.has_other_spellings(&seen) || means_otherwise(before, after, &seen)).then_some(seen)
+    let encoded = after.encoded_bytes(seen.as_bytes());
+    (after.has_other_spellings_bytes(&encoded) || means_otherwise(before, after, &seen)).then_some(seen)
 }
 
 #[cfg(test)]
 mod tests {
+    use namegate_core::gate::Mode;
     use namegate_core::name::substitutes::KnownMap;
     use namegate_core::policy::{Policy, profile};
 
@@ -97,30 +97,37 @@ mod tests {
     const CATIA: KnownMap = KnownMap::TO_CATIA;
 
     fn config(mode: Mode, profile: &str, substitutes: KnownMap) -> ServeConfig {
-        let (mode, substitutes) = (Some(mode), Some(Some(substitutes)));
+        let (mode, substitutes) = (Some(mode), Some(substitutes));
         let settings = MountSettings { mode, substitutes, ..MountSettings::default() };
         let policy = Policy::from_profiles(&[profile::by_name(profile).unwrap()]);
         ServeConfig::new(Gate::new(Arc::new(policy), Mode::Enforcing), settings)
     }
 
     #[test]
-    fn what_repairs_depend_on_changes_names_only_of_a_gate_that_repairs() {
-        let before = config(Mode::Repairing, "windows", RCLONE);
-        assert!(!before.show_otherwise(&config(Mode::Repairing, "windows", RCLONE)));
-        assert!(before.show_otherwise(&config(Mode::Repairing, "windows", CATIA)), "other substitutes");
-        assert!(before.show_otherwise(&config(Mode::Repairing, "utf8", RCLONE)), "another policy");
+    fn what_is_encoded_changes_names_only_of_a_gate_that_encodes() {
+        let before = config(Mode::Encoding, "windows", RCLONE);
+        assert!(!before.show_otherwise(&config(Mode::Encoding, "windows", RCLONE)));
+        assert!(
+            !before.show_otherwise(&config(Mode::Encoding, "smb", RCLONE)),
+            "another policy for the same characters"
+        );
+        assert!(before.show_otherwise(&config(Mode::Encoding, "windows", CATIA)), "other substitutes");
+        assert!(before.show_otherwise(&config(Mode::Encoding, "utf8", RCLONE)), "another policy");
         assert!(before.show_otherwise(&config(Mode::Enforcing, "windows", RCLONE)), "another mode");
         let before = config(Mode::Enforcing, "windows", RCLONE);
         assert!(!before.show_otherwise(&config(Mode::Enforcing, "utf8", CATIA)));
     }
 
     #[test]
-    fn a_name_that_gets_a_repair_is_forgotten() {
-        // 80 substitutes of three bytes are too long, 80 of two bytes are not.
-        let name = "a:".repeat(80);
-        let stored = OsStr::new(&name);
-        let [three, two] = [RCLONE, CATIA].map(|set| config(Mode::Repairing, "windows", set).gate);
-        assert_eq!(outdated(&three, &two, stored).as_deref(), Some(stored));
-        assert_eq!(outdated(&three, &three, stored), None);
+    fn a_name_that_means_another_entry_is_forgotten() {
+        let [plain, encoding] =
+            [Mode::Enforcing, Mode::Encoding].map(|mode| config(mode, "windows", RCLONE).gate);
+        let outdated = |before, after, stored: &'static str| outdated(before, after, OsStr::new(stored));
+        assert_eq!(outdated(&plain, &encoding, "a：b").as_deref(), Some(OsStr::new("a：b")));
+        assert_eq!(outdated(&encoding, &plain, "a：b").as_deref(), Some(OsStr::new("a:b")));
+        assert_eq!(outdated(&plain, &encoding, "a:b").as_deref(), Some(OsStr::new("a:b")));
+        assert_eq!(outdated(&encoding, &plain, "a:b").as_deref(), Some(OsStr::new("a␦3Ab")));
+        assert_eq!(outdated(&encoding, &encoding, "a：b"), None);
+        assert_eq!(outdated(&plain, &encoding, "plain"), None);
     }
 }

@@ -66,22 +66,21 @@ impl Choices for Mode {
         choice("enforcing", Self::Enforcing, "Refuse the name"),
         choice("permissive", Self::Permissive, "Create the name and record it"),
         choice(
-            "repair",
-            Self::Repairing,
-            "Create the nearest valid name and record it; refuse names that are not UTF-8 or too long. Not for programs that \
-             synchronize: `rsync --delete` removes files that were stored by another name",
+            "encode",
+            Self::Encoding,
+            "Store characters that the policy refuses as substitutes and show them as they were written; refuse the name if that is \
+             not enough",
         ),
     ];
 }
 
-impl Choices for Option<KnownMap> {
+impl Choices for KnownMap {
     const WHAT: &'static str = "set of substitutes";
     const ALL: &'static [NamedValue<Self>] = &[
-        choice("none", None, "`_`"),
-        choice("rclone", Some(KnownMap::TO_RCLONE), "Fullwidth forms, as rclone writes them"),
-        choice("catia", Some(KnownMap::TO_CATIA), "Latin-1 characters, as Samba's vfs_catia writes them"),
-        choice("sfm", Some(KnownMap::TO_SFM), "Private use, as macOS, Linux and Samba's vfs_fruit write it"),
-        choice("sfu", Some(KnownMap::TO_SFU), "Private use, as Windows Services for UNIX wrote it"),
+        choice("rclone", Self::TO_RCLONE, "Fullwidth forms, as rclone writes them"),
+        choice("catia", Self::TO_CATIA, "Latin-1 characters, as Samba's vfs_catia writes them"),
+        choice("sfm", Self::TO_SFM, "Private use, as macOS, Linux and Samba's vfs_fruit write it"),
+        choice("sfu", Self::TO_SFU, "Private use, as Windows Services for UNIX wrote it"),
     ];
 }
 

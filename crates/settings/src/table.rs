@@ -91,8 +91,8 @@ settings! {
     mode: Mode = Mode::Enforcing, {
         name: "mode", key: ("mount", "mode"), value_name: "MODE", places: ALL, is_live: true,
     }
-    "Characters that mode repair writes instead of those that Windows reserves, where the policy allows them"
-    substitutes: Option<KnownMap> = Some(KnownMap::TO_RCLONE), {
+    "Substitutes that mode encode stores for characters that the policy refuses"
+    substitutes: KnownMap = KnownMap::TO_RCLONE, {
         name: "substitutes", key: ("mount", "substitutes"), value_name: "SET", places: ALL, is_live: true,
     }
     "Appearance of existing names that are not UTF-8; mode permissive always shows them as they are"
@@ -190,7 +190,7 @@ settings! {
         name: "fsname", key: ("mount", "fsname"), value_name: "NAME", default_text: "path of the source", places: ALL,
     }
 
-    "Append a JSON line to FILE for each name that is refused, repaired, or allowed only by mode permissive; on the command line `-` is standard output"
+    "Append a JSON line to FILE for each name that is refused, or allowed only by mode permissive; on the command line `-` is standard output"
     audit: PathBuf, {
         name: "audit", key: ("audit", "file"), value_name: "FILE", places: ALL,
     }

@@ -214,7 +214,7 @@ pub struct Metrics {
     shards: Box<[Shard]>,
     refused: RuleCounters,
     let_through: RuleCounters,
-    repaired: RuleCounters,
+    encoded: RuleCounters,
     fallbacks: AtomicU64,
     recorded: AtomicU64,
     dropped: [AtomicU64; 4],
@@ -241,7 +241,7 @@ impl Default for Metrics {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             refused: by_rule(),
             let_through: by_rule(),
-            repaired: by_rule(),
+            encoded: by_rule(),
             fallbacks: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             dropped: zeros(),
@@ -292,9 +292,9 @@ impl Metrics {
         self.let_through[index_of(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a name that breaks this rule and was stored as another one.
-    pub fn repaired(&self, op: Op, rule: Option<RuleId>) {
-        self.repaired[index_of(op, rule)].fetch_add(1, Ordering::Relaxed);
+    /// Counts a name that breaks this rule and was stored encoded.
+    pub fn encoded(&self, op: Op, rule: Option<RuleId>) {
+        self.encoded[index_of(op, rule)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a file whose content goes through this process.
@@ -341,7 +341,7 @@ impl Metrics {
             requests: Op::ALL.iter().map(|&op| self.requests(op)).collect(),
             refused: rule_counts(&self.refused),
             let_through: rule_counts(&self.let_through),
-            repaired: rule_counts(&self.repaired),
+            encoded: rule_counts(&self.encoded),
             gauges: self.gauges.get().and_then(|read| read()),
             fallbacks: of(&self.fallbacks),
             audit: AuditCounts {

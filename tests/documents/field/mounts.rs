@@ -5,10 +5,13 @@ use super::{Case, Trial};
 pub const MOUNTS: &[Case] = &[
     Case {
         reports: &["rclone/rclone#7270", "nextcloud/desktop#10087"],
-        tried: "mount with `--mode repair`: a synchronizer that deletes what it does not know",
-        trial: Trial::Operate("a_mount_that_repairs_warns_of_programs_that_synchronize", "one warning"),
-        right: "one warning",
-        then: Some("nothing said; rsync removed the file in each run"),
+        tried: "mount with `--mode encode`: a program that lists what it has written, and deletes what it does not know",
+        trial: Trial::Operate(
+            "what_a_client_writes_is_what_it_lists_and_the_source_has_what_is_valid",
+            "the names that it wrote",
+        ),
+        right: "the names that it wrote",
+        then: Some("other names; rsync removed the file in each run"),
     },
     Case {
         reports: &["kubernetes/kubernetes#66567"],

@@ -105,13 +105,18 @@ fn push_escaped(out: &mut String, bytes: &[u8]) {
 /// assert_eq!(escape(b""), "");
 /// ```
 pub fn escape(name: &[u8]) -> Cow<'_, str> {
+    escape_with(name, |_| false)
+}
+
+/// [`escape`], with the characters of `name` at whose offsets `also` is true escaped too; hexadecimal digits and `~` must not be.
+fn escape_with(name: &[u8], also: impl Fn(usize) -> bool) -> Cow<'_, str> {
     if matches!(name, b"." | b"..") {
         let mut out = String::with_capacity(2 * TRIPLE);
         push_escaped(&mut out, name);
         return Cow::Owned(out);
     }
     if let Ok(text) = std::str::from_utf8(name)
-        && (0..name.len()).all(|at| offending(&name[at..]) == 0)
+        && text.char_indices().all(|(at, _)| offending(&name[at..]) == 0 && !also(at))
     {
         return Cow::Borrowed(text);
     }
@@ -123,7 +128,7 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
         for (at, c) in valid.char_indices() {
             // Digits and marks are well-formed, so they cannot be in a later chunk than the U+2426 before them; only the
             // whole name shows where it ends.
-            let count = offending(&name[start + at..]);
+            let count = if also(start + at) { c.len_utf8() } else { offending(&name[start + at..]) };
             if count > 0 {
                 out.push_str(&valid[shown..at]);
                 push_escaped(&mut out, &valid.as_bytes()[at..at + count]);
@@ -211,7 +216,16 @@ pub fn reads_as_escape(name: &str) -> bool {
 /// assert!(is_shortened(&short));
 /// ```
 pub fn escape_within(name: &[u8], max_bytes: usize) -> Cow<'_, str> {
-    let escaped = escape(name);
+    escape_within_with(name, max_bytes, |_| false)
+}
+
+/// [`escape_within`] for names of which more characters are escaped, as by [`escape_with`].
+pub(crate) fn escape_within_with(
+    name: &[u8],
+    max_bytes: usize,
+    also: impl Fn(usize) -> bool,
+) -> Cow<'_, str> {
+    let escaped = escape_with(name, also);
     let max_bytes = max_bytes.max(SHORTEST_SHORTENED);
     if escaped.len() <= max_bytes {
         return escaped;

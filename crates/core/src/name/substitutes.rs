@@ -7,9 +7,9 @@
 //! | `catia` | `¨ ¤ ÷ « » ¿ ÿ ¦` for `" * : < > ? \ \|`; `ø`, which stood for `/`, is a letter and stays one |
 //! | `rclone` | the fullwidth forms U+FF02 FF0A FF1A FF1C FF1E FF1F FF3C FF5C; U+2401..241F for controls; at the end U+2420 for a space and U+FF0E for a dot |
 //!
-//! Control characters are encoded and never decoded: no name should get them back. rclone puts U+201B in front of a character
-//! that was there before it encoded the name; such a character is not decoded. Encoding does not add U+201B: a name that was
-//! encoded once would change again.
+//! [`KnownMap::apply`] encodes control characters and never decodes them: no name should get them back. rclone puts U+201B in front of a
+//! character that was there before it encoded the name; such a character is not decoded. `apply` does not add U+201B: a name that was
+//! encoded once would change again. A gate that encodes does both.
 //!
 //! Sources: Linux fs/smb/client/cifs_unicode.h (the SFM map, and the SFU map of `mapchars`); vfs_catia(8) of Samba; rclone
 //! lib/encoder/os_windows.go and lib/encoder/encoder.go, commit 1b9217bc7831.
@@ -45,7 +45,7 @@ const FULLWIDTH: u32 = 0xFEE0;
 /// The distance of the symbols for controls from the controls.
 const CONTROL_PICTURE: u32 = 0x2400;
 /// What rclone puts in front of a character that is no substitute.
-const RCLONE_QUOTE: char = '\u{201B}';
+pub const QUOTE: char = '\u{201B}';
 
 impl KnownMap {
     /// `to-sfm`.
@@ -104,12 +104,32 @@ impl KnownMap {
     }
 
     fn is_quoted_by(self, before: Option<char>) -> bool {
-        self.scheme == MapScheme::Rclone && before == Some(RCLONE_QUOTE)
+        self.scheme == MapScheme::Rclone && before == Some(QUOTE)
     }
 
     /// The substitute of `c`, if this mapping encodes and has one; some characters have one only at the end of a name.
     pub fn substitute(self, c: char, is_last: bool) -> Option<char> {
         self.is_encoding.then(|| self.encode(c, is_last)).flatten()
+    }
+
+    /// The character of which `c` is the substitute, for the mapping in either direction; controls are not left out.
+    ///
+    /// ```
+    /// use namegate_core::name::substitutes::KnownMap;
+    /// assert_eq!(KnownMap::TO_RCLONE.substituted('␉', false), Some('\t'));
+    /// assert_eq!(KnownMap::TO_SFM.substituted('\u{F029}', true), Some('.'));
+    /// assert_eq!(KnownMap::TO_SFM.substituted('\u{F029}', false), None, "a dot has a substitute only at the end");
+    /// ```
+    pub fn substituted(self, c: char, is_last: bool) -> Option<char> {
+        // In every table the substitute of a control ends with the bits of the control.
+        let control = char::from_u32(u32::from(c) & 0x1F);
+        let mut meant = [self.decode(c, is_last), control].into_iter().flatten();
+        meant.find(|&meant| self.encode(meant, is_last) == Some(c))
+    }
+
+    /// The mapping in the other direction.
+    pub fn inverse(self) -> Self {
+        Self { is_encoding: !self.is_encoding, ..self }
     }
 
     fn encode(self, c: char, is_last: bool) -> Option<char> {
@@ -227,7 +247,7 @@ mod tests {
     #[test]
     fn no_mapping_writes_or_decodes_the_escape_character() {
         let escape = crate::name::escape::ESCAPE_CHARACTER;
-        assert_ne!(escape, RCLONE_QUOTE);
+        assert_ne!(escape, QUOTE);
         for word in KnownMap::WORDS {
             for name in [escape.to_string(), format!("a{escape}E9"), format!("{escape}~")] {
                 assert_eq!(map(word).apply(&name), None, "{word}");

@@ -141,13 +141,6 @@ impl Policy {
         Some(numbered)
     }
 
-    /// [`Policy::suggest_name`] for `name` with each character that is not allowed replaced, and none left out, so that different names
-    /// stay different where possible.
-    pub(crate) fn suggest_replacing(&self, name: &str) -> Option<SuggestedName> {
-        let suggester = Suggester { leaves_out: false, ..Suggester::new(self) };
-        suggester.suggest_for_text(name.as_bytes(), name, Confidence::Certain, None)
-    }
-
     /// Whether a name that is UTF-8 gets a suggested name, whatever other names there are.
     pub fn advises_against(&self, name: &[u8]) -> bool {
         let text = std::str::from_utf8(name).ok();

@@ -341,14 +341,6 @@ impl Passthrough {
         }
     }
 
-    /// Whether an entry of `parent` is stored under exactly this name.
-    ///
-    /// # Errors
-    /// As fstatat(2).
-    pub fn exists_exactly(&self, parent: NodeId, name: &Admitted<'_>) -> Result<bool> {
-        exists_exactly(&*self.fd(parent)?, name.as_os_str())
-    }
-
     /// Creates or removes an entry of `parent` by `change`. `change` gets the stored name of the entry that `name` refers to
     /// by `equivalence`, or `name` if there is none.
     ///

@@ -27,16 +27,13 @@ pub fn policy_attribute(number: usize) -> String {
     format!("{WHY_ATTRIBUTE}.{number}")
 }
 
-/// A name that was recently refused, repaired or let through.
+/// A name that was recently refused or let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecentRefusal {
     /// Time, in seconds since 1970.
     pub time: u64,
     /// Whether the name was let through.
     pub let_through: bool,
-    /// The name that was stored instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stored: Option<String>,
     pub op: String,
     /// Id of the rule; `None` for a name that looks like the escape of another name.
     pub rule: Option<String>,
@@ -62,10 +59,9 @@ const fn once() -> u64 {
 impl RecentRefusal {
     /// Whether it is the same refusal, at any time.
     pub fn is_again(&self, other: &Self) -> bool {
-        let Self { time: _, pid: _, count: _, let_through, stored, op, rule, name, parent, uid, command } =
-            self;
+        let Self { time: _, pid: _, count: _, let_through, op, rule, name, parent, uid, command } = self;
         name == &other.name
-            && (let_through, stored, op, rule) == (&other.let_through, &other.stored, &other.op, &other.rule)
+            && (let_through, op, rule) == (&other.let_through, &other.op, &other.rule)
             && (parent, uid, command) == (&other.parent, &other.uid, &other.command)
     }
 }
@@ -140,10 +136,6 @@ impl RecentRefusals {
         let refused = RecentRefusal {
             time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             let_through: record.outcome == AuditOutcome::LetThrough,
-            stored: match &record.outcome {
-                AuditOutcome::Repaired(stored) => stored.to_str().map(str::to_owned),
-                _ => None,
-            },
             op: record.operation.into(),
             rule: record.rule.map(RuleId::name).map(str::to_owned),
             name: JsonBytes::new(record.name.as_bytes()),
@@ -209,7 +201,6 @@ mod tests {
         RecentRefusal {
             time,
             let_through: false,
-            stored: None,
             op: "create".into(),
             rule: None,
             name: JsonBytes::new(time.to_string().as_bytes()),

@@ -26,8 +26,6 @@ pub enum AuditOutcome {
     Refused,
     /// A permissive gate let the name through.
     LetThrough,
-    /// A repairing gate stored this name instead.
-    Repaired(OsString),
     /// The gate allows the name, which looks as if a program had damaged it.
     Noticed,
     /// A watch saw the name; no gate checked it.
@@ -116,7 +114,6 @@ impl AuditOutcome {
         match self {
             Self::Refused => "refused",
             Self::LetThrough => "let through",
-            Self::Repaired(_) => "repaired",
             Self::Noticed => "noticed",
             Self::Seen => "seen",
         }
@@ -145,9 +142,6 @@ impl fmt::Display for Sentence<'_> {
             Some(top) if top.as_os_str().is_empty() => f.write_str(" in \".\"")?,
             Some(parent) => write!(f, " in {}", quoted(parent.as_os_str().as_bytes()))?,
             None => {}
-        }
-        if let AuditOutcome::Repaired(stored) = &record.outcome {
-            write!(f, ", stored as {}", quoted(stored.as_bytes()))?;
         }
         match record.rule {
             Some(rule) => write!(f, ": {rule}")?,
@@ -221,9 +215,6 @@ pub(super) struct AuditLine<'r> {
     operation: &'static str,
     name: String,
     name_hex: Hex<&'r [u8]>,
-    /// A repaired name is UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stored: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_base64: Option<Base64<&'r [u8]>>,
     /// If the target is too long: its shortened text, its hash and its length instead of the exact bytes.
@@ -280,24 +271,19 @@ impl<'r> AuditLine<'r> {
         let (exact_parent, long_parent) = divided(parent, is_long);
         Self {
             r#type: match record.outcome {
-                AuditOutcome::Refused | AuditOutcome::LetThrough | AuditOutcome::Repaired(_) => "refusal",
+                AuditOutcome::Refused | AuditOutcome::LetThrough => "refusal",
                 AuditOutcome::Noticed | AuditOutcome::Seen => "appearance",
             },
             time: timestamp(record.time),
             outcome: match record.outcome {
                 AuditOutcome::Refused => "refused",
                 AuditOutcome::LetThrough => "let-through",
-                AuditOutcome::Repaired(_) => "repaired",
                 AuditOutcome::Noticed => "noticed",
                 AuditOutcome::Seen => "seen",
             },
             operation: record.operation,
             name: shown(record.name.as_bytes()),
             name_hex: Hex(record.name.as_bytes()),
-            stored: match &record.outcome {
-                AuditOutcome::Repaired(stored) => stored.to_str(),
-                _ => None,
-            },
             target_base64: target.map(Base64),
             target: long_target.map(shown),
             target_hash: long_target.map(hash),

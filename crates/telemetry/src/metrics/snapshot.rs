@@ -21,9 +21,9 @@ pub struct MetricsSnapshot {
     pub refused: Vec<RuleCount>,
     /// Names that break the policy and were let through.
     pub let_through: Vec<RuleCount>,
-    /// Names that break the policy and were stored as others.
+    /// Names that break the policy and were stored encoded.
     #[serde(default)]
-    pub repaired: Vec<RuleCount>,
+    pub encoded: Vec<RuleCount>,
     /// Current use of resources, if known.
     pub gauges: Option<Gauges>,
     /// Number of files opened whose content goes through the process.

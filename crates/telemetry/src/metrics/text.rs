@@ -48,8 +48,8 @@ impl MetricsSnapshot {
         self.render_requests(&mut page);
         let unguarded = |counts| std::iter::once((None, counts));
         page.refusals(unguarded(&self.refused), unguarded(&self.let_through));
-        let help = "Names that break the policy and were stored as others, by operation and violated rule.";
-        page.counter("namegate_repaired_total", help).rule_counts(unguarded(&self.repaired));
+        let help = "Names that break the policy and were stored encoded, by operation and violated rule.";
+        page.counter("namegate_encoded_total", help).rule_counts(unguarded(&self.encoded));
         self.render_gauges(&mut page);
         page.audit(self.audit);
         page.text

@@ -1,0 +1,196 @@
+//! Names of clients and stored names of a gate that encodes: a bijection.
+//!
+//! A character that the policy refuses is stored as its substitute. What would be taken for a substitute or for a quote gets the quote
+//! U+201B in front, as rclone writes it. So every name of a client has one stored name, and gets it back. A stored name is *canonical* if
+//! a client's name is stored so: `encode(decode(s)) == s`. Others exist because a program wrote them into the source: `a:b`, or a quote
+//! that quotes nothing. They are shown [escaped](crate::name::escape).
+//!
+//! In rclone (lib/encoder/encoder.go, commit 64ab1ac32260) `␀` and `／` stand for NUL and `/`, which no name of a client can have. They stay as
+//! they are, quoted or not, as in a copy by rclone from or to a plain Linux directory. rclone decodes a last space or dot before the quotes in
+//! front of it, so of `a‛‛␠` it makes `a‛␠`; here it is `a‛` and a space.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+
+use crate::name::Span;
+use crate::name::normalize::{Form, to_form};
+use crate::name::substitutes::{KnownMap, QUOTE};
+use crate::policy::rule::Severity;
+use crate::policy::{Policy, Verdict};
+
+/// What stands for NUL and `/` in rclone.
+const NEVER_DECODED: [char; 2] = ['␀', '／'];
+
+/// The mapping of a gate that encodes: those characters of a table that the policy refuses, and whose substitutes it allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NameEncoder {
+    map: KnownMap,
+    /// The ASCII characters that are encoded wherever they are, one bit each.
+    anywhere: u128,
+    /// Those that are encoded at the end of a name.
+    at_end: u128,
+}
+
+/// Why a gate cannot encode with a table of substitutes under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodingConflict {
+    /// The policy refuses characters that the table has, and all of their substitutes.
+    Refused(KnownMap),
+    /// The normalization form changes a substitute, or another name into one.
+    Unstable(KnownMap, Form),
+}
+
+impl NameEncoder {
+    /// The mapping by `map` under `policy`; `None` if the policy refuses nothing that `map` has.
+    pub(super) fn new(policy: &Policy, map: KnownMap) -> Result<Option<Self>, EncodingConflict> {
+        let (mut encoder, mut is_refused) = (Self { map, anywhere: 0, at_end: 0 }, false);
+        let spelt = |c: char, is_last: bool| format!("a{c}{}", if is_last { "" } else { "b" });
+        let allows = |c, is_last| !matches!(policy.verdict(spelt(c, is_last).as_bytes()), Verdict::Reject(_));
+        for (bit, c) in ('\0'..='\x7F').enumerate() {
+            for is_last in [false, true] {
+                let Some(substitute) = map.substitute(c, is_last) else { continue };
+                // Only violations of the character itself: a policy may refuse the whole name.
+                let refuses = policy.check(spelt(c, is_last).as_bytes()).violations.iter().any(|violation| {
+                    violation.severity == Severity::Error && violation.span == Span::new(1, 2)
+                });
+                if !refuses {
+                    continue;
+                }
+                is_refused = true;
+                if let Some(form) = policy.normalization().map(|normalization| normalization.form)
+                    && !is_stable(substitute, form)
+                {
+                    return Err(EncodingConflict::Unstable(map, form));
+                }
+                if allows(substitute, is_last) {
+                    *(if is_last { &mut encoder.at_end } else { &mut encoder.anywhere }) |= 1 << bit;
+                }
+            }
+        }
+        match encoder.anywhere | encoder.at_end {
+            0 if is_refused => Err(EncodingConflict::Refused(map)),
+            0 => Ok(None),
+            _ => Ok(Some(encoder)),
+        }
+    }
+
+    /// What is stored instead of `c`.
+    fn substitute(&self, c: char, is_last: bool) -> Option<char> {
+        let encoded = if is_last { self.at_end } else { self.anywhere };
+        let is_encoded = c.is_ascii() && encoded >> u32::from(c) & 1 == 1;
+        is_encoded.then(|| self.map.substitute(c, is_last)).flatten()
+    }
+
+    /// The character of which `c` is the substitute.
+    fn substituted(&self, c: char, is_last: bool) -> Option<char> {
+        let meant = if c.is_ascii() { None } else { self.map.substituted(c, is_last) };
+        meant.filter(|&meant| self.substitute(meant, is_last).is_some())
+    }
+
+    /// The characters of `name`, each with its offset, the quote in front of what is stored, and what is stored.
+    fn pieces<'n>(&self, name: &'n str) -> impl Iterator<Item = (usize, Option<char>, char)> + use<'n, '_> {
+        name.char_indices().map(|(at, c)| {
+            let rest = &name[at + c.len_utf8()..];
+            match self.substitute(c, rest.is_empty()) {
+                Some(substitute) => (at, None, substitute),
+                None => (at, self.is_quoted(c, rest).then_some(QUOTE), c),
+            }
+        })
+    }
+
+    /// Whether `c` of a client's name, with `rest` behind it, is stored with a quote.
+    fn is_quoted(&self, c: char, rest: &str) -> bool {
+        match c {
+            QUOTE => !rest.starts_with(NEVER_DECODED),
+            _ => self.substituted(c, rest.is_empty()).is_some(),
+        }
+    }
+
+    /// The name under which `name` is stored.
+    pub(super) fn encode<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        let is_same =
+            |((_, quote, written), c): ((usize, Option<char>, char), char)| quote.is_none() && written == c;
+        if self.pieces(name).zip(name.chars()).all(is_same) {
+            return Cow::Borrowed(name);
+        }
+        Cow::Owned(self.pieces(name).flat_map(|(_, quote, c)| quote.into_iter().chain([c])).collect())
+    }
+
+    /// The bytes of `name` that are stored as `span`.
+    pub(super) fn span_in(&self, name: &str, span: Span) -> Span {
+        let (mut end, mut given) = (0, Span::new(name.len(), name.len()));
+        for (at, quote, c) in self.pieces(name) {
+            let start = end;
+            end += quote.map_or(0, char::len_utf8) + c.len_utf8();
+            if start <= span.start && span.start < end {
+                given.start = at;
+            }
+            if start >= span.end {
+                given.end = at;
+                break;
+            }
+        }
+        given
+    }
+
+    /// The first character of a client's name that is stored as `stored`, and how many bytes are stored for it; `None` if no name is
+    /// stored with this beginning.
+    fn first(&self, stored: &str) -> Option<(char, usize)> {
+        let mut chars = stored.chars();
+        let first = chars.next()?;
+        let rest = chars.as_str();
+        if first != QUOTE {
+            let is_last = rest.is_empty();
+            let meant = self.substituted(first, is_last).unwrap_or(first);
+            return self.substitute(first, is_last).is_none().then_some((meant, first.len_utf8()));
+        }
+        let second = chars.next()?;
+        if NEVER_DECODED.contains(&second) {
+            return Some((first, first.len_utf8()));
+        }
+        self.is_quoted(second, chars.as_str()).then_some((second, first.len_utf8() + second.len_utf8()))
+    }
+
+    /// The client's name that is stored as `stored`; `None` if that is not canonical.
+    pub(super) fn decode<'n>(&self, stored: &'n str) -> Option<Cow<'n, str>> {
+        let (mut name, mut rest) = (String::new(), stored);
+        while !rest.is_empty() {
+            let (c, len) = self.first(rest)?;
+            name.push(c);
+            rest = &rest[len..];
+        }
+        // A directory has no such entries, so a client cannot write these names.
+        let is_possible = !matches!(&*name, "." | "..");
+        is_possible.then_some(if name == stored { Cow::Borrowed(stored) } else { Cow::Owned(name) })
+    }
+
+    /// Whether the character at `at` of a stored name that is not canonical is escaped: what no client's name begins with there, and the
+    /// substitute of a dot, which may be all that makes the name one that no client can write.
+    pub(super) fn is_escaped_at(&self, stored: &str, at: usize) -> bool {
+        matches!(self.first(&stored[at..]), None | Some(('.', 2..)))
+    }
+}
+
+/// Whether `form` leaves `c` alone and makes it of no other character.
+fn is_stable(c: char, form: Form) -> bool {
+    let decomposed = match form {
+        Form::Nfc | Form::Nfd => Form::Nfd,
+        Form::Nfkc | Form::Nfkd => Form::Nfkd,
+    };
+    matches!(to_form(c.encode_utf8(&mut [0; 4]), decomposed), Cow::Borrowed(_))
+}
+
+impl fmt::Display for EncodingConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(map) => write!(f, "the policy refuses the substitutes of {}", map.inverse()),
+            Self::Unstable(map, form) => {
+                write!(f, "the substitutes of {} are not stable in {form}", map.inverse())
+            }
+        }
+    }
+}
+
+impl Error for EncodingConflict {}
