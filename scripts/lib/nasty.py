@@ -8,18 +8,18 @@ GOOD = [
     b"del\x7f", b"-dash", b" lead", b"~tmp~", b".hidden:", b"#a:b#", b"a:b~", b"%41", b"'quote'", b"$HOME `id`", b"Twin", b"twin",
     # What the tables write, and their quote, as names of their own; beside names that would become them.
     "a：b".encode(), "‛".encode(), "‛a:b".encode(), "‛：".encode(), "‛‛:".encode(), "‛a：b".encode(), "x\uf022y".encode(), "x:y".encode(), "\uf03a".encode(),
-    "␦3A".encode(), "␦".encode(), "␠".encode(), "␍".encode(), "Icon␍".encode(), "dot．".encode(), "space␠".encode(), "a÷b".encode(), "¿".encode(),
+    "␦".encode(), "␠".encode(), "␍".encode(), "Icon␍".encode(), "dot．".encode(), "space␠".encode(), "a÷b".encode(), "¿".encode(),
     # Letters.
     "😀:😀".encode(), "März:".encode(), "é.txt".encode(), "e\u0301.txt".encode(), "日本:語?".encode(), "שלום:".encode(), "\u202e:evil".encode(),
-    # Long ones: 255 bytes, with letters of several bytes, with an end that is refused, and one that grows to 240 bytes.
-    b"l" * 255, "日".encode() * 85, b"m" * 200 + b".", b":" * 80,
+    # Long ones: 255 bytes, with letters of several bytes, with an end that is refused, and one that grows to 180 bytes.
+    b"l" * 255, "日".encode() * 85, b"m" * 200 + b".", b":" * 60,
 ]
 # Directories; each gets files of these names and a directory.
 DIRECTORIES = [b"dir", b"d:1", b"d?/*:*", "d：1".encode(), b"end.", b"end./ .", b"deep:/a:/b:/c:/d:"]
-# No table can store these.
-REFUSED = [b"con", b"aux.txt", b"caf\xe9", b"\xff", "caf␦E9".encode(), b"n:" * 100]
+# No table can store these, or they look like the escape of another name.
+REFUSED = [b"con", b"aux.txt", b"caf\xe9", b"\xff", "caf␦E9".encode(), "␦3A".encode(), b"n:" * 100]
 # Stored, unless a program needs a longer temporary name.
-LIMIT = [b"?" * 84]
+LIMIT = [b"?" * 84, b":" * 80]
 
 
 def write(top, path, content=None, at=1_700_000_000):

@@ -23,6 +23,8 @@ class Program:
     times = True        # times of files are kept
     ignored = ()        # names that belong to the program
     avoided = b"$^"     # names that the program cannot handle anywhere, as an expression
+    leftover = b"$^"    # temporary names that it leaves behind when a rename is refused
+    whole = False       # it copies all or nothing
 
     def __init__(self, name, *command, contents=False, **facts):
         self.name, self.command, self.contents = name, command, contents
@@ -62,7 +64,7 @@ class Bisync(Program):
 
 
 class Unison(Program):
-    two_way = True
+    two_way, leftover = True, rb"\.unison\.tmp$"
 
     def copy(self, source, target, state):
         roots = [source, target]
@@ -73,7 +75,8 @@ class Unison(Program):
 class Git(Program):
     """A clone in the target, then fetch, checkout, status and clean; the way back is a commit in the target."""
 
-    ignored, times = (b".git",), False
+    # One name that cannot be stored ends the checkout before anything is written.
+    ignored, times, whole = (b".git",), False, True
 
     def prepare(self, source):
         must(*GIT, "init", "-q", cwd=source)
@@ -209,8 +212,11 @@ def refused(program, disk, target):
         if tree(source, program.ignored) != before:
             said.append(f"{name}: source: {'; '.join(differences(before, tree(source, program.ignored)))}")
         got = files(tree(target, program.ignored))
-        said += [f"{name}: {line}" for line in differences(good, {path: got[path] for path in got.keys() - set(nasty.LIMIT)})]
-    return said
+        left = {path for path in got if re.search(program.leftover, path)}
+        got = {path: got[path] for path in got.keys() - set(nasty.LIMIT) - left}
+        if got or not program.whole:
+            said += [f"{name}: {line}" for line in differences(good, got)]
+    return said, "reported, copies nothing" if not got else "reported, leaves temporary files" if left else "reported"
 
 
 def composed(seen):
@@ -270,8 +276,8 @@ class Matrix:
                 cells.append(max((verdict(plain[key], runs[key]) for key in others), key=len, default="same"))
             for name, said in found.items():
                 self.report("FAIL", program, name, said)
-        said = self.over_mount(self.arguments.options, lambda mnt: refused(program, disk, mnt))
-        cells.append("FAIL" if said else "reported")
+        said, cell = self.over_mount(self.arguments.options, lambda mnt: refused(program, disk, mnt))
+        cells.append("**FAILS**" if said else cell)
         if said:
             self.report("FAIL", program, "refused names", said)
         if not found and not said:

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 import urllib.request
 
 from mounts import ENVIRONMENT, must, run, wait_until
@@ -76,6 +77,7 @@ class Device:
 class Syncthing:
     name = "Syncthing"
     two_way, deletes, times, ignored, avoided = True, True, True, (b".stfolder",), "\u0301".encode()
+    leftover, whole = rb"^\.syncthing\..*\.tmp$", False
 
     def __init__(self, name, *command):
         self.name, self.command = name, command
@@ -100,6 +102,7 @@ class Syncthing:
             self.set_up([source, target], homes)
         texts = [open(os.path.join(home, "config.xml")).read() for home in homes]
         ids = [re.search(r'device id="([^"]+)"[^>]* name="%s"' % side, texts[0]).group(1) for side in "ab"]
+        self.failed = None, 0
         devices = [Device(home, re.search(r"<address>127.0.0.1:(\d+)</address>", text).group(1)) for home, text in zip(homes, texts)]
         try:
             for device in devices:
@@ -124,7 +127,11 @@ class Syncthing:
         if any(folder["state"] not in ("idle", "error") for folder in folders):
             return False
         if any(folder["pullErrors"] for folder in folders):
-            return True
+            # It tries again after a minute. Until then it has pulled what it can, once the numbers stay.
+            numbers = [(folder["localFiles"], folder["pullErrors"], folder["globalFiles"]) for folder in folders]
+            if self.failed[0] != numbers:
+                self.failed = numbers, time.monotonic()
+            return time.monotonic() - self.failed[1] > 3
         # A device that has not got the index of the other one yet lacks nothing that it knows of.
         known = [[folder[f"{scope}{what}"] for what in ("Files", "Directories", "Symlinks", "Bytes")] for folder in folders for scope in ("global", "local")]
         return known.count(known[0]) == len(known) and not devices[0].lacks(ids[1]) and not devices[1].lacks(ids[0])
