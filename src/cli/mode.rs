@@ -18,7 +18,7 @@ synchronize must not run meanwhile.
 
 Examples:
   namegate mode permissive share    # let every name through, and record it
-  namegate mode encode share        # store what the policy refuses as substitutes, and show it again
+  namegate mode encode share        # store substitutes for what the policy refuses
   namegate mode enforcing share     # refuse names that break the policy
 
 Exit status: 0 the mode is set; 2 it is not.";

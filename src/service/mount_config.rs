@@ -218,9 +218,7 @@ pub fn build_gate(
 /// Checks that the gate can encode, if its mode says so.
 pub(super) fn check_encoding(gate: &Gate) -> Result<(), String> {
     gate.check_encoding().map_err(|conflict| {
-        format!(
-            "mode encode: {conflict}; choose other `substitutes` (rclone, sfm, sfu, catia) or another mode"
-        )
+        format!("mode encode: {conflict}; choose another policy, other `substitutes` or another mode")
     })
 }
 

@@ -35,6 +35,9 @@ const SPELLINGS: &[&str] =
     &["a", "\u{E9}", "e\u{301}", "x\u{301}\u{323}", "x\u{323}\u{301}", "\u{8C48}", "\u{F900}"];
 /// What a mount in mode `encode` stores otherwise, and what it stores instead.
 const ENCODED: &[&str] = &["a:b", "a：b", "a‛：b", "x.", "x．", "?", "\t", "‛"];
+/// Names in two spellings each, encoded or with a quote.
+const ENCODED_SPELLINGS: &[&str] =
+    &["\u{E9}:", "e\u{301}:", "\u{E9}：", "e\u{301}：", "?\u{E9}", "?e\u{301}"];
 const SLOTS: usize = 3;
 
 /// xorshift64*: the same sequence for the same seed. Names are taken from `names`.
@@ -401,11 +404,14 @@ fn random_operations_do_the_same_as_on_a_plain_directory_if_names_are_encoded() 
 #[test]
 fn random_operations_do_the_same_in_any_spelling() {
     for on_mismatch in ["match", "convert"] {
-        let Some((mounted, port)) = scraped(&["--normalize", "nfc", "--on-mismatch", on_mismatch]) else {
-            return;
-        };
+        let args = ["--normalize", "nfc", "--on-mismatch", on_mismatch];
+        let Some((mounted, port)) = scraped(&args) else { return };
         let close = |left| mounted.wait_for_open_files(port, left);
         compare(&mounted.plain(), (&mounted.mnt(), &close), Some(&mounted.backing()), SPELLINGS);
+        let args = [&args[..], &["--profile", "windows", "--mode", "encode"]].concat();
+        let Some((mounted, port)) = scraped(&args) else { return };
+        let close = |left| mounted.wait_for_open_files(port, left);
+        compare(&mounted.plain(), (&mounted.mnt(), &close), None, ENCODED_SPELLINGS);
     }
 }
 

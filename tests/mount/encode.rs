@@ -226,6 +226,7 @@ fn a_policy_that_excludes_the_substitutes_is_an_error() {
             "not stable in nfc",
         ),
         (&["--profile", "posix"], "sfm", "refuses the substitutes of sfm"),
+        (&["--profile", "utf8"], "sfm", "refuses no character"),
     ] {
         let args =
             [&["mount", source, source, "--check", "--mode", "encode", "--substitutes", table], options];

@@ -142,12 +142,8 @@ impl Gate {
     /// Changes the mode.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
-        let gate = Self { mode, encoder: None, ..self };
-        let encoder = match mode {
-            Mode::Encoding => gate.find_encoder().ok().flatten(),
-            Mode::Enforcing | Mode::Permissive => None,
-        };
-        Self { encoder, ..gate }
+        let gate = Self { mode, ..self };
+        Self { encoder: gate.find_encoder().ok().flatten(), ..gate }
     }
 
     /// Changes the table of the substitutes that a gate in [`Mode::Encoding`] stores.
@@ -155,34 +151,6 @@ impl Gate {
     pub fn with_substitutes(self, substitutes: KnownMap) -> Self {
         let mode = self.mode;
         Self { substitutes, ..self }.with_mode(mode)
-    }
-
-    /// Checks that the gate encodes if its mode says so. With a conflict it encodes nothing.
-    ///
-    /// # Errors
-    /// Why policy and substitutes exclude each other.
-    pub fn check_encoding(&self) -> Result<(), EncodingConflict> {
-        match self.mode {
-            Mode::Encoding => self.find_encoder().map(drop),
-            Mode::Enforcing | Mode::Permissive => Ok(()),
-        }
-    }
-
-    fn find_encoder(&self) -> Result<Option<NameEncoder>, EncodingConflict> {
-        NameEncoder::new(&self.policy, self.substitutes)
-    }
-
-    /// Whether both gates store each name under the same name, as far as they encode.
-    pub fn encodes_like(&self, other: &Self) -> bool {
-        self.encoder == other.encoder
-    }
-
-    /// The name under which the gate stores a client's `name`, before normalization: the name itself unless the gate encodes.
-    pub fn encoded_bytes<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
-        match (&self.encoder, std::str::from_utf8(name)) {
-            (Some(encoder), Ok(text)) => bytes(encoder.encode(text)),
-            _ => Cow::Borrowed(name),
-        }
     }
 
     /// How the gate shows existing names that are not UTF-8.
@@ -314,13 +282,10 @@ impl Gate {
 
     fn admit_new<'n>(&self, name: &'n [u8]) -> Result<Admitted<'n>, Refusal> {
         let encoded = self.encoded_bytes(name);
+        let is_escape = Err(Refusal::ReadsAsEscape { bytes: name.len() });
         match self.policy.verdict(&encoded) {
-            Verdict::Accept(stored) if self.reads_as_escape(stored) => {
-                Err(Refusal::ReadsAsEscape { bytes: name.len() })
-            }
-            Verdict::Rewrite(stored) if self.reads_as_escape(&stored) => {
-                Err(Refusal::ReadsAsEscape { bytes: name.len() })
-            }
+            Verdict::Accept(stored) if self.reads_as_escape(stored) => is_escape,
+            Verdict::Rewrite(stored) if self.reads_as_escape(&stored) => is_escape,
             Verdict::Accept(_) => {
                 let noted = self.violation_of(name, &encoded);
                 Ok(self.as_stored(encoded, noted))
@@ -333,20 +298,7 @@ impl Gate {
             Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
                 Ok(self.as_stored(encoded, Some(violation)))
             }
-            Verdict::Reject(mut violation) => {
-                if let (Some(encoder), Ok(text)) = (&self.encoder, std::str::from_utf8(name)) {
-                    violation.span = encoder.span_in(text, violation.span);
-                }
-                Err(Refusal::Violates(violation))
-            }
-        }
-    }
-
-    /// Because of which violation `name` was `encoded`; `None` if it only got quotes.
-    fn violation_of(&self, name: &[u8], encoded: &[u8]) -> Option<Violation> {
-        match (name != encoded).then(|| self.policy.verdict(name)) {
-            Some(Verdict::Reject(violation)) => Some(violation),
-            _ => None,
+            Verdict::Reject(violation) => Err(Refusal::Violates(self.in_given(name, violation))),
         }
     }
 

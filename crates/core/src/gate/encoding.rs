@@ -13,11 +13,12 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
+use super::{Gate, Mode, bytes};
 use crate::name::Span;
 use crate::name::normalize::{Form, to_form};
 use crate::name::substitutes::{KnownMap, QUOTE};
 use crate::policy::rule::Severity;
-use crate::policy::{Policy, Verdict};
+use crate::policy::{Policy, Verdict, Violation};
 
 /// What stands for NUL and `/` in rclone.
 const NEVER_DECODED: [char; 2] = ['␀', '／'];
@@ -36,6 +37,8 @@ pub(super) struct NameEncoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodingConflict {
+    /// The policy refuses no character that the table has.
+    Nothing(KnownMap),
     /// The policy refuses characters that the table has, and all of their substitutes.
     Refused(KnownMap),
     /// The normalization form changes a substitute, or another name into one.
@@ -43,19 +46,19 @@ pub enum EncodingConflict {
 }
 
 impl NameEncoder {
-    /// The mapping by `map` under `policy`; `None` if the policy refuses nothing that `map` has.
-    pub(super) fn new(policy: &Policy, map: KnownMap) -> Result<Option<Self>, EncodingConflict> {
+    /// The mapping by `map` under `policy`.
+    fn new(policy: &Policy, map: KnownMap) -> Result<Self, EncodingConflict> {
         let (mut encoder, mut is_refused) = (Self { map, anywhere: 0, at_end: 0 }, false);
-        let spelt = |c: char, is_last: bool| format!("a{c}{}", if is_last { "" } else { "b" });
-        let allows = |c, is_last| !matches!(policy.verdict(spelt(c, is_last).as_bytes()), Verdict::Reject(_));
-        for (bit, c) in ('\0'..='\x7F').enumerate() {
-            for is_last in [false, true] {
-                let Some(substitute) = map.substitute(c, is_last) else { continue };
-                // Only violations of the character itself: a policy may refuse the whole name.
-                let refuses = policy.check(spelt(c, is_last).as_bytes()).violations.iter().any(|violation| {
-                    violation.severity == Severity::Error && violation.span == Span::new(1, 2)
-                });
-                if !refuses {
+        // Whether the character itself is refused: a policy may refuse the whole name.
+        let refuses = |c: char, rest| {
+            let (name, span) = (format!("a{c}{rest}"), Span::new(1, 1 + c.len_utf8()));
+            let is_it = |found: &Violation| found.severity == Severity::Error && found.span == span;
+            policy.check(name.as_bytes()).violations.iter().any(is_it)
+        };
+        for (rest, encoded) in [("b", &mut encoder.anywhere), ("", &mut encoder.at_end)] {
+            for c in '\0'..='\x7F' {
+                let Some(substitute) = map.substitute(c, rest.is_empty()) else { continue };
+                if !refuses(c, rest) {
                     continue;
                 }
                 is_refused = true;
@@ -64,15 +67,15 @@ impl NameEncoder {
                 {
                     return Err(EncodingConflict::Unstable(map, form));
                 }
-                if allows(substitute, is_last) {
-                    *(if is_last { &mut encoder.at_end } else { &mut encoder.anywhere }) |= 1 << bit;
+                if !refuses(substitute, rest) {
+                    *encoded |= 1 << u32::from(c);
                 }
             }
         }
         match encoder.anywhere | encoder.at_end {
             0 if is_refused => Err(EncodingConflict::Refused(map)),
-            0 => Ok(None),
-            _ => Ok(Some(encoder)),
+            0 => Err(EncodingConflict::Nothing(map)),
+            _ => Ok(encoder),
         }
     }
 
@@ -110,27 +113,21 @@ impl NameEncoder {
 
     /// The name under which `name` is stored.
     pub(super) fn encode<'n>(&self, name: &'n str) -> Cow<'n, str> {
-        let is_same =
-            |((_, quote, written), c): ((usize, Option<char>, char), char)| quote.is_none() && written == c;
-        if self.pieces(name).zip(name.chars()).all(is_same) {
-            return Cow::Borrowed(name);
-        }
-        Cow::Owned(self.pieces(name).flat_map(|(_, quote, c)| quote.into_iter().chain([c])).collect())
+        let encoded = || self.pieces(name).flat_map(|(_, quote, c)| quote.into_iter().chain([c]));
+        if encoded().eq(name.chars()) { Cow::Borrowed(name) } else { Cow::Owned(encoded().collect()) }
     }
 
     /// The bytes of `name` that are stored as `span`.
     pub(super) fn span_in(&self, name: &str, span: Span) -> Span {
-        let (mut end, mut given) = (0, Span::new(name.len(), name.len()));
+        let (mut stored, mut given) = (0, Span::new(0, name.len()));
         for (at, quote, c) in self.pieces(name) {
-            let start = end;
-            end += quote.map_or(0, char::len_utf8) + c.len_utf8();
-            if start <= span.start && span.start < end {
+            if stored <= span.start {
                 given.start = at;
             }
-            if start >= span.end {
-                given.end = at;
-                break;
+            if stored >= span.end {
+                return Span::new(given.start, at);
             }
+            stored += quote.map_or(0, char::len_utf8) + c.len_utf8();
         }
         given
     }
@@ -173,6 +170,67 @@ impl NameEncoder {
     }
 }
 
+impl Gate {
+    /// The mapping of the gate; `None` if it does not encode.
+    pub(super) fn find_encoder(&self) -> Result<Option<NameEncoder>, EncodingConflict> {
+        match self.mode {
+            Mode::Encoding => NameEncoder::new(&self.policy, self.substitutes).map(Some),
+            Mode::Enforcing | Mode::Permissive => Ok(None),
+        }
+    }
+
+    /// Checks that the gate encodes if its mode says so. With a conflict it encodes nothing.
+    ///
+    /// # Errors
+    /// Why policy and substitutes exclude each other.
+    pub fn check_encoding(&self) -> Result<(), EncodingConflict> {
+        self.find_encoder().map(drop)
+    }
+
+    /// Whether both gates encode in the same way.
+    pub fn encodes_like(&self, other: &Self) -> bool {
+        self.encoder == other.encoder
+    }
+
+    /// The name under which the gate stores a client's `name`, before normalization: the name itself unless the gate encodes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use namegate_core::gate::{Gate, Mode};
+    /// use namegate_core::policy::{Policy, profile};
+    ///
+    /// let policy = Policy::from_profiles(&[profile::by_name("windows")?]);
+    /// let gate = Gate::new(Arc::new(policy), Mode::Encoding);
+    /// assert_eq!(*gate.encoded_bytes(b"a:b"), *"a：b".as_bytes());
+    /// assert_eq!(*gate.show_bytes("a：b".as_bytes()).unwrap().0, *b"a:b");
+    /// # Ok::<(), namegate_core::policy::UnknownWord>(())
+    /// ```
+    pub fn encoded_bytes<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
+        match (&self.encoder, std::str::from_utf8(name)) {
+            (Some(encoder), Ok(text)) => bytes(encoder.encode(text)),
+            _ => Cow::Borrowed(name),
+        }
+    }
+
+    /// Because of which violation `name` was `encoded`; `None` if it only got quotes.
+    pub(super) fn violation_of(&self, name: &[u8], encoded: &[u8]) -> Option<Violation> {
+        match (name != encoded).then(|| self.policy.verdict(name)) {
+            Some(Verdict::Reject(violation)) => Some(violation),
+            _ => None,
+        }
+    }
+
+    /// The violation of the encoded `name`, with its span in the name as given.
+    pub(super) fn in_given(&self, name: &[u8], violation: Violation) -> Violation {
+        match (&self.encoder, std::str::from_utf8(name)) {
+            (Some(encoder), Ok(text)) => {
+                Violation { span: encoder.span_in(text, violation.span), ..violation }
+            }
+            _ => violation,
+        }
+    }
+}
+
 /// Whether `form` leaves `c` alone and makes it of no other character.
 fn is_stable(c: char, form: Form) -> bool {
     let decomposed = match form {
@@ -185,6 +243,9 @@ fn is_stable(c: char, form: Form) -> bool {
 impl fmt::Display for EncodingConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Nothing(map) => {
+                write!(f, "the policy refuses no character for which {} has a substitute", map.inverse())
+            }
             Self::Refused(map) => write!(f, "the policy refuses the substitutes of {}", map.inverse()),
             Self::Unstable(map, form) => {
                 write!(f, "the substitutes of {} are not stable in {form}", map.inverse())

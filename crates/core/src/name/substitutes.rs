@@ -113,13 +113,6 @@ impl KnownMap {
     }
 
     /// The character of which `c` is the substitute, for the mapping in either direction; controls are not left out.
-    ///
-    /// ```
-    /// use namegate_core::name::substitutes::KnownMap;
-    /// assert_eq!(KnownMap::TO_RCLONE.substituted('␉', false), Some('\t'));
-    /// assert_eq!(KnownMap::TO_SFM.substituted('\u{F029}', true), Some('.'));
-    /// assert_eq!(KnownMap::TO_SFM.substituted('\u{F029}', false), None, "a dot has a substitute only at the end");
-    /// ```
     pub fn substituted(self, c: char, is_last: bool) -> Option<char> {
         // In every table the substitute of a control ends with the bits of the control.
         let control = char::from_u32(u32::from(c) & 0x1F);
