@@ -160,6 +160,7 @@ fn the_unit_for_a_mount_allows_the_capabilities_of_the_server() {
         (9, "CAP_LINUX_IMMUTABLE"),
         (21, "CAP_SYS_ADMIN"),
         (27, "CAP_MKNOD"),
+        (28, "CAP_LEASE"),
         (31, "CAP_SETFCAP"),
     ];
     let of_names: u64 = names.iter().map(|(number, _)| 1 << number).sum();

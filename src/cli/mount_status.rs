@@ -15,7 +15,7 @@ use super::format::{FormatArgs, PlainFormat, write_field};
 use super::guards::{GuardSummary, known_guards};
 use super::instances::{InstanceSelector, ask};
 use super::{CliError, ExitStatus};
-use crate::service::control::{ControlRequest, InstanceStatus, LastReload};
+use crate::service::control::{CacheKind, ControlRequest, InstanceStatus, LastReload};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,6 +75,10 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
     field("mode", &format!("{}{by_hand}", status.mode))?;
     field("policy", &status.policy.to_string())?;
     field("transport", &transport(status))?;
+    if let Some(CacheKind { kind, since, why_not }) = &status.cache {
+        let why = why_not.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        field("cache", &format!("{kind}, since {since}{why}"))?;
+    }
     field("existing", &status.existing)?;
     field("errno", &status.errno)?;
     field("file", status.config.as_ref().map_or("none", |file| file.shown.as_str()))?;

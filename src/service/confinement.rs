@@ -35,6 +35,7 @@ mod number {
     pub(super) const SYS_PTRACE: u8 = 19;
     pub(super) const SYS_ADMIN: u8 = 21;
     pub(super) const MKNOD: u8 = 27;
+    pub(super) const LEASE: u8 = 28;
     pub(super) const SETFCAP: u8 = 31;
 }
 
@@ -63,6 +64,8 @@ pub const FOR_SERVING: CapabilitySet = CapabilitySet::from_numbers(&[
     number::SYS_ADMIN,
     // Devices, by mknod(2).
     number::MKNOD,
+    // A lease for a moment, to learn whether a file of any user is open for writing.
+    number::LEASE,
     // The attribute `security.capability`.
     number::SETFCAP,
 ]);

@@ -21,7 +21,8 @@ pub use directory::{FoundSocket, FoundSockets};
 pub use name::InstanceName;
 pub use place::{NameTaken, directory, reserve};
 pub use protocol::{
-    ActivePolicy, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload, ReloadOutcome,
+    ActivePolicy, CacheKind, ControlRequest, HolderStatus, InstanceCounters, InstanceStatus, LastReload,
+    ReloadOutcome,
 };
 pub use server::{ControlHandler, ControlServer, ReservedSocket};
 

@@ -10,7 +10,7 @@ use namegate_core::name::display::{display, shown};
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
 use namegate_mount::{Options, ServeConfig, SourceRequirements};
-use namegate_settings::{ConfigFile, LockKeeping, MountSettings, Transport};
+use namegate_settings::{CacheMode, ConfigFile, LockKeeping, MountSettings, Transport};
 use namegate_telemetry::audit::{self, AuditLog};
 use namegate_telemetry::metrics::{Metrics, OutletSettings};
 use nix::unistd::{Gid, Group, geteuid};
@@ -89,11 +89,29 @@ impl MountConfig {
             locks: self.settings.locks(),
             export: self.settings.export(),
             idmap: self.settings.idmap(),
+            coherent: self.coherent(),
             require: SourceRequirements {
                 mount_point: self.settings.require_mount_point(),
                 marker: self.settings.require_marker.clone(),
             },
             ..Options::default()
+        }
+    }
+
+    /// Whether caches are to be kept until the source changes; otherwise why not.
+    fn coherent(&self) -> Result<(), &'static str> {
+        if self.settings.cache() == CacheMode::Timeout {
+            return Err("as configured");
+        }
+        // The server changes these files for itself, and such changes by the server count as those of clients.
+        let is_inside = |file: &PathBuf| {
+            let parent = path::absolute(file).ok().and_then(|file| file.parent()?.canonicalize().ok());
+            let source = self.source.canonicalize();
+            parent.is_some_and(|parent| source.is_ok_and(|source| parent.starts_with(source)))
+        };
+        match [&self.settings.audit, &self.settings.metrics_textfile].into_iter().flatten().any(is_inside) {
+            true => Err("the server writes its metrics or its audit log into the source"),
+            false => Ok(()),
         }
     }
 

@@ -9,7 +9,7 @@ use namegate_core::policy::{Normalization, OnMismatch, Policy};
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp;
 use namegate_mount::{Handle, ServeConfig};
-use namegate_settings::{Choices, MountSettings, NamedValue, Transport};
+use namegate_settings::{CacheMode, Choices, MountSettings, NamedValue, Transport};
 use namegate_survive::{HeldServer, LAYOUT, SurvivalState};
 use namegate_telemetry::audit::RecentRefusals;
 use namegate_telemetry::metrics::{Metrics, MetricsSource};
@@ -17,8 +17,8 @@ use nix::unistd::{geteuid, getpid};
 use parking_lot::Mutex;
 
 use super::control::{
-    ActivePolicy, ControlHandler, HolderStatus, InstanceCounters, InstanceName, InstanceStatus, LastReload,
-    ReloadOutcome,
+    ActivePolicy, CacheKind, ControlHandler, HolderStatus, InstanceCounters, InstanceName, InstanceStatus,
+    LastReload, ReloadOutcome,
 };
 use super::mount_config::{MountConfig, check_encoding};
 
@@ -158,6 +158,13 @@ impl ControlHandler for MountService {
             policy: ActivePolicy::from_policy(gate.policy()),
             settings: settings.values_in_effect(&state.mounted.settings),
             transport: self.transport(&state.mounted.settings).word().into(),
+            cache: self.mount.handle.cache().map(|cache| CacheKind {
+                kind: if cache.why_not.is_none() { CacheMode::Coherent } else { CacheMode::Timeout }
+                    .word()
+                    .into(),
+                since: timestamp(cache.since),
+                why_not: cache.why_not,
+            }),
             last_reload: state.last_reload.clone(),
             holder: self.mount.held.as_ref().map(|held| HolderStatus {
                 pid: held.holder.as_raw().unsigned_abs(),

@@ -7,6 +7,7 @@ mod acls;
 mod audit;
 mod background;
 mod cached_spellings;
+mod coherent;
 mod content;
 mod control;
 mod descriptors;

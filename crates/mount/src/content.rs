@@ -1,6 +1,7 @@
 //! Open, read, write and close files.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use namegate_telemetry::metrics::Op;
@@ -180,13 +181,13 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Creates a file by `make`, which has opened it with `flags`. The kernel may cache its name if it `may_be_kept`.
+    /// Creates a file by `make`, which has opened it with `flags`. Its name in a directory is `name`, if it has one.
     pub(super) fn create(
         &self,
         caller: &Caller,
         flags: i32,
         make: impl FnOnce() -> Result<(LookupEntry, Fh)>,
-        may_be_kept: impl FnOnce() -> bool,
+        name: Option<(NodeId, &OsStr)>,
         reply: Reply,
     ) {
         let (server, backing) = (&self.server, &self.core.backing);
@@ -210,7 +211,7 @@ impl RequestContext<'_> {
             Ok((entry, opened)) => {
                 // The file is empty: before a change through a memory map it must grow, and the kernel then reads the attributes
                 // again.
-                let found = server.timeouts().for_entry(&entry, may_be_kept(), false);
+                let found = self.entry_out(&entry, name, false);
                 reply.parts(&[found.as_bytes(), opened.out().as_bytes()]);
             }
             Err(failure) => reply.error(self.errno(failure)),
@@ -223,6 +224,9 @@ impl RequestContext<'_> {
         let tree = &self.core.server.tree;
         let mount = tree.mount(node);
         let forgotten = self.core.backing.forget(node, || tree.take_back(node, lookups));
+        if forgotten.is_gone() {
+            self.core.server.coherence.forget(node);
+        }
         if forgotten.takes_long() {
             self.core.drop_in_pool(Op::Forget, mount.map_or(Domain::Own, Domain::Other), forgotten);
         }

@@ -65,7 +65,7 @@ impl RequestCore {
     pub(super) fn lookup_again(self: &Arc<Self>, caller: Caller, node: NodeId, reply: Reply) {
         self.serve(Op::Lookup, &caller, self.weight_of(node), move |serving| {
             let found = serving.core.server.tree.lookup_again(node);
-            serving.found(found.map_err(Into::into), || false, reply);
+            serving.found(found.map_err(Into::into), None, reply);
         });
     }
 
@@ -73,7 +73,7 @@ impl RequestCore {
     pub(super) fn lookup_parent(self: &Arc<Self>, caller: Caller, node: NodeId, reply: Reply) {
         self.serve(Op::Lookup, &caller, self.weight_of(node), move |serving| {
             let found = serving.core.server.tree.lookup_parent(node);
-            serving.found(found.map_err(Into::into), || false, reply);
+            serving.found(found.map_err(Into::into), None, reply);
         });
     }
 
@@ -127,7 +127,7 @@ impl RequestCore {
         self.serve(Op::Create, &caller, self.weight_of(parent), move |serving| {
             let server = &serving.server;
             let make = || server.create(&caller, parent, &name, mode, flags);
-            serving.create(&caller, flags, make, || server.may_be_kept(parent, &name), reply);
+            serving.create(&caller, flags, make, Some((parent, &name)), reply);
         });
     }
 
@@ -137,7 +137,7 @@ impl RequestCore {
         self.serve(Op::Tmpfile, &caller, self.weight_of(parent), move |serving| {
             let tree = &serving.core.server.tree;
             let make = || Ok(tree.tmpfile(&caller, parent, mode, flags)?);
-            serving.create(&caller, flags, make, || false, reply);
+            serving.create(&caller, flags, make, None, reply);
         });
     }
 
@@ -166,7 +166,9 @@ impl RequestCore {
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         self.serve(Op::Rename, &caller, self.on_both(parent, new_parent), move |serving| {
             let (from, to) = ((parent, &*name), (new_parent, &*new_name));
-            serving.empty(serving.server.rename(&caller, from, to, flags), reply);
+            let renamed = serving.server.rename(&caller, from, to, flags);
+            [from, to].into_iter().for_each(|(parent, name)| serving.server.carry_name(parent, name));
+            serving.empty(renamed, reply);
         });
     }
 }

@@ -14,6 +14,7 @@ mod attach;
 mod attributes;
 mod backing;
 mod by_fuser;
+mod coherence;
 mod content;
 mod dispatch;
 mod encode;
@@ -48,6 +49,7 @@ mod timeouts;
 mod wanted;
 pub mod workers;
 
+pub use coherence::CacheStatus;
 pub use error::Error;
 pub use failure::RequestFailure;
 pub use journal::{HandedOn, LeftMount, MountJournal, MountRecord};

@@ -156,8 +156,7 @@ impl RequestContext<'_> {
                 }
             };
             let is_written = self.core.backing.is_written(found.node);
-            let may_be_kept = self.server.may_be_kept(dir, entry.name);
-            let answer = self.server.timeouts().for_entry(&found, may_be_kept, is_written);
+            let answer = self.entry_out(&found, Some((dir, entry.name)), is_written);
             let dirent = Dirent { ino: found.stat.st_ino, ..dirent(entry, kind_of(&found)) };
             if !reply.add_found(&answer, dirent, entry.name) {
                 // The kernel has not received the entry, so it counts no lookup.

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use namegate_core::gate::Mode as GateMode;
+use namegate_settings::Transport;
 use namegate_sys::capability::{CapabilitySet, CapabilitySets};
 use namegate_sys::open_files;
+use namegate_sys::release;
 use namegate_sys::tree::{clone_tree, keep_access_times};
 use namegate_telemetry::audit::{self, Audit};
 use namegate_wire::Notifier;
@@ -21,6 +23,7 @@ use nix::sys::stat::{Mode, fstat, stat, umask};
 use nix::unistd::geteuid;
 
 use super::attach::{Attaching, Attachment};
+use super::coherence::ChangeListener;
 use super::error::Error;
 use super::journal::{LeftMount, MountJournal, MountRecord};
 use super::mounted::Mounted;
@@ -106,7 +109,47 @@ pub fn mount(
     log::info!("mounted");
     core.server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
+    listen(&core, options, &canonical_source);
     Ok(Mounted::new(session, attachment, core, &target))
+}
+
+/// Listens for direct changes in the source, where that is asked for and possible. Otherwise caches expire.
+fn listen(core: &RequestCore, options: &Options, source: &Path) {
+    let server = &core.server;
+    let begin = || {
+        options.coherent?;
+        why_not(core, options).map_or(Ok(()), Err)?;
+        let listener = ChangeListener::new(server.tree.root(), source)?;
+        listener.start(server).map_err(|error| format!("no thread: {error}"))
+    };
+    match begin() {
+        Ok(()) => log::info!("caches are kept until the source changes"),
+        Err(why) => {
+            log::info!("caches expire by their timeouts: {why}");
+            server.coherence.set_status(Some(why));
+        }
+    }
+}
+
+/// Why a mount with these options cannot drop from its caches what changes.
+fn why_not(core: &RequestCore, options: &Options) -> Option<&'static str> {
+    /// Before, a name could be dropped only with what is mounted below it (FUSE_EXPIRE_ONLY).
+    const EXPIRES_NAMES: (u32, u32, u32) = (6, 2, 0);
+    if options.transport == Transport::Fuser {
+        return Some("the transport is fuser");
+    }
+    // Its successor does not know which names the kernel has.
+    if options.journal.is_recording() {
+        return Some("the mount survives its server");
+    }
+    // The source is on a mount that is in no table: what is mounted in it would not be noticed.
+    if options.flags.contains(MsFlags::MS_NOATIME) {
+        return Some("the mount sets no access times (noatime)");
+    }
+    if release::running() < Some(EXPIRES_NAMES) {
+        return Some("this kernel is older than Linux 6.2");
+    }
+    core.server.tree.why_unreported()
 }
 
 /// Where a mount is made, and of what.
@@ -179,6 +222,7 @@ pub fn resume(left: LeftMount, config: ServeConfig, audit: audit::AuditSettings)
     core.server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
     core.backing.register_with(attachment.device().map_err(Error::Serving)?);
     core.backing.take_over(&core.server.tree, &recovered);
+    core.server.coherence.set_status(Some("the mount survives its server".into()));
     journal.taken_over();
     let (nodes, open) = (core.server.tree.nodes(), core.server.tree.open_files());
     log::info!(

@@ -15,6 +15,7 @@ use namegate_telemetry::metrics::Op;
 use namegate_wire::StopReading;
 
 use super::attach::Attachment;
+use super::coherence::CacheStatus;
 use super::error::Error;
 use super::holders::holders;
 use super::node_number::numbers;
@@ -166,6 +167,11 @@ impl Handle {
         self.core.upgrade().is_some_and(|core| core.has_rings())
     }
 
+    /// Which kind of cache the mount has; `None` if the mount has ended.
+    pub fn cache(&self) -> Option<CacheStatus> {
+        Some(self.server.upgrade()?.coherence.status())
+    }
+
     /// The active configuration; `None` if the mount has ended.
     pub fn config(&self) -> Option<ServeConfig> {
         Some(self.server.upgrade()?.config())
@@ -188,6 +194,9 @@ impl Handle {
                 let _ends = ends;
                 let Some(server) = server.upgrade() else { return };
                 let Some(notifier) = server.notifier() else { return };
+                // Also names of nothing, and names that were removed.
+                let names = server.coherence.take_names();
+                names.iter().for_each(|(parent, names)| server.expire_names(*parent, names));
                 server.forget_names(&gate, |directory, name| {
                     for parent in numbers(directory) {
                         let forgotten = match name {

@@ -29,6 +29,8 @@ pub struct Options {
     pub export: bool,
     /// The mount may be mounted elsewhere with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP).
     pub idmap: bool,
+    /// Names and attributes are cached until they change, if changes of the source are reported. Otherwise why not.
+    pub coherent: Result<(), &'static str>,
     /// What the source must be.
     pub require: SourceRequirements,
     /// What a successor of this process takes over.
@@ -46,6 +48,7 @@ impl Default for Options {
             locks: LockKeeping::default(),
             export: false,
             idmap: false,
+            coherent: Err("as configured"),
             require: SourceRequirements::default(),
             journal: &NoJournal,
         }

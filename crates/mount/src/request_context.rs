@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use namegate_telemetry::metrics::{Op, Timing};
 use namegate_wire::Reply;
-use namegate_wire::abi::{AttrOut, GetxattrOut};
+use namegate_wire::abi::{AttrOut, EntryOut, GetxattrOut};
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
@@ -18,6 +18,7 @@ use super::journal::AttachedRequest;
 use super::node_number::numbers;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
+use super::timeouts::{absent_out, entry_out};
 use crate::passthrough::{LookupEntry, NodeId};
 use crate::workers::{Domain, Lane, Load};
 
@@ -117,22 +118,24 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Replies with an entry, and charges its descriptor to the user.
+    /// Replies with the entry `name` of `parent`, and charges its descriptor to the user.
     pub(super) fn entry(&self, parent: NodeId, name: &OsStr, result: Result<LookupEntry>, reply: Reply) {
-        self.found(result, || self.server.may_be_kept(parent, name), reply);
+        let is_absent = self.timing.op() == Op::Lookup
+            && result.as_ref().is_err_and(|failure| *failure == RequestFailure::Backing(Errno::ENOENT));
+        let timeout = if is_absent { self.server.name_timeout(parent, name, None) } else { Duration::ZERO };
+        if timeout.is_zero() {
+            return self.found(result, Some((parent, name)), reply);
+        }
+        // It is counted as the error that the client gets.
+        self.errno(Errno::ENOENT);
+        reply.message(&absent_out(timeout, Duration::ZERO));
     }
 
-    /// Replies with an inode, whose name the kernel may cache if `may_be_kept`, and charges its descriptor to the user.
-    pub(super) fn found(
-        &self,
-        result: Result<LookupEntry>,
-        may_be_kept: impl FnOnce() -> bool,
-        reply: Reply,
-    ) {
+    /// Replies with an inode that was found by this name in a directory, if by one, and charges its descriptor to the user.
+    pub(super) fn found(&self, result: Result<LookupEntry>, name: Option<(NodeId, &OsStr)>, reply: Reply) {
         match result.and_then(|entry| self.charge(entry).map_err(Into::into)) {
             Ok(entry) => {
-                let is_written = self.core.backing.is_written(entry.node);
-                let mut found = self.server.timeouts().for_entry(&entry, may_be_kept(), is_written);
+                let mut found = self.entry_out(&entry, name, self.core.backing.is_written(entry.node));
                 if found.nodeid == NodeId::ROOT.0 {
                     found.nodeid = self.core.root_number.get().copied().unwrap_or(NodeId::ROOT.0);
                 }
@@ -141,6 +144,20 @@ impl<'a> RequestContext<'a> {
             Err(failure) => reply.error(self.errno(failure)),
         }
         self.core.server.give_back();
+    }
+
+    /// The reply for an entry that was found by this name in a directory, if by one; `is_written` for a file that a client may change
+    /// through a memory map.
+    pub(super) fn entry_out(
+        &self,
+        entry: &LookupEntry,
+        name: Option<(NodeId, &OsStr)>,
+        is_written: bool,
+    ) -> EntryOut {
+        let name = name.map(|(parent, name)| self.server.name_timeout(parent, name, Some(entry.node)));
+        let attributes =
+            entry.is_current.then(|| self.server.attr_timeout(entry.node, &entry.stat, is_written));
+        entry_out(entry, name.unwrap_or_default(), attributes.unwrap_or_default())
     }
 
     /// Charges the descriptor of an entry that was looked up to the user; takes the lookup back if that fails.
@@ -163,7 +180,7 @@ impl<'a> RequestContext<'a> {
 
     /// How long the kernel may cache attributes of the node `of`.
     pub(super) fn attr_timeout(&self, of: NodeId, stat: &FileStat) -> Duration {
-        self.server.timeouts().for_attributes(stat, self.core.backing.is_written(of))
+        self.server.attr_timeout(of, stat, self.core.backing.is_written(of))
     }
 
     /// Makes the kernel drop its cached attributes of `node`.

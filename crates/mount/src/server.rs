@@ -13,6 +13,7 @@ use namegate_telemetry::metrics::Metrics;
 use namegate_wire::{NoJournal, Notifier};
 use nix::errno::Errno;
 
+use super::coherence::Coherence;
 use super::failure::RequestFailure;
 use super::journal::MountJournal;
 use super::prune::Pruning;
@@ -35,6 +36,7 @@ pub struct Server {
     /// The channel for notifications to the kernel.
     notifier: OnceLock<Notifier>,
     pub(super) pruning: Pruning,
+    pub(super) coherence: Coherence,
 }
 
 /// A server with the configuration that one request is served by, from start to end.
@@ -42,6 +44,8 @@ pub struct Server {
 pub(super) struct ConfiguredServer<'s> {
     server: &'s Server,
     pub(super) config: Guard<Arc<ActiveConfig>>,
+    /// For replies that may last: see [`Coherence::begin`].
+    pub(super) begun: Option<u64>,
 }
 
 impl Server {
@@ -57,6 +61,7 @@ impl Server {
             metrics: None,
             notifier: OnceLock::new(),
             pruning: Pruning::default(),
+            coherence: Coherence::default(),
         }
     }
 
@@ -150,7 +155,8 @@ impl Server {
 
     /// The server with the active configuration, for one request.
     pub(super) fn for_request(&self) -> ConfiguredServer<'_> {
-        ConfiguredServer { server: self, config: self.active_config() }
+        let begun = self.coherence.begin();
+        ConfiguredServer { server: self, config: self.active_config(), begun }
     }
 }
 

@@ -26,20 +26,26 @@ impl Timeouts {
             false => self.attr,
         }
     }
+}
 
-    /// The reply for an entry, whose name may be cached only if it `may_be_kept`.
-    pub(super) fn for_entry(&self, entry: &LookupEntry, may_be_kept: bool, is_written: bool) -> EntryOut {
-        let LookupEntry { node, generation, stat, is_current } = entry;
-        let name = if may_be_kept { self.entry } else { Duration::ZERO };
-        let attributes = if *is_current { self.for_attributes(stat, is_written) } else { Duration::ZERO };
-        EntryOut {
-            nodeid: node.0,
-            generation: (*generation).into(),
-            entry_valid: name.as_secs(),
-            attr_valid: attributes.as_secs(),
-            entry_valid_nsec: name.subsec_nanos(),
-            attr_valid_nsec: attributes.subsec_nanos(),
-            attr: attr(stat),
-        }
+/// The reply for an entry, whose name and attributes the kernel may cache for these times.
+pub(super) fn entry_out(entry: &LookupEntry, name: Duration, attributes: Duration) -> EntryOut {
+    let LookupEntry { node, generation, stat, .. } = entry;
+    EntryOut {
+        nodeid: node.0,
+        generation: (*generation).into(),
+        attr: attr(stat),
+        ..absent_out(name, attributes)
+    }
+}
+
+/// The reply for a name that leads nowhere, which the kernel may cache for this time.
+pub(super) fn absent_out(name: Duration, attributes: Duration) -> EntryOut {
+    EntryOut {
+        entry_valid: name.as_secs(),
+        attr_valid: attributes.as_secs(),
+        entry_valid_nsec: name.subsec_nanos(),
+        attr_valid_nsec: attributes.subsec_nanos(),
+        ..EntryOut::default()
     }
 }

@@ -43,6 +43,16 @@ pub enum LockKeeping {
     Backing,
 }
 
+/// When the kernel drops names and attributes from its caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheMode {
+    /// When they change, where the source reports that; otherwise as `Timeout`.
+    Coherent,
+    /// After their timeouts.
+    #[default]
+    Timeout,
+}
+
 /// A type with a few values.
 pub trait Choices: Copy + PartialEq + Send + Sync + 'static {
     /// What a word stands for, as in "unknown mode".
@@ -127,6 +137,19 @@ impl Choices for LockKeeping {
     const ALL: &'static [NamedValue<Self>] = &[
         choice("kernel", Self::Kernel, "Among programs that use the mount; fast"),
         choice("backing", Self::Backing, "Among those and programs that use the source directly"),
+    ];
+}
+
+impl Choices for CacheMode {
+    const WHAT: &'static str = "kind of cache";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice(
+            "coherent",
+            Self::Coherent,
+            "Until they change, in the source too: for root, on ext4, XFS, Btrfs and tmpfs, from Linux 6.2 on; `namegate status` \
+             tells. The timeouts apply to what the kernel does not report, and where it does not",
+        ),
+        choice("timeout", Self::Timeout, "As long as `entry-timeout` and `attr-timeout` say"),
     ];
 }
 

@@ -25,7 +25,7 @@ use std::fmt;
 
 use nix::mount::MsFlags;
 
-pub use choices::{Choices, LockKeeping, NamedValue, Transport};
+pub use choices::{CacheMode, Choices, LockKeeping, NamedValue, Transport};
 pub use docs::{manual, markdown};
 pub use file::{MountFile, is_mount_file};
 pub use mount_options::{MountOptions, Strictness, asks_for_remount};

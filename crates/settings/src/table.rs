@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use nix::mount::MsFlags;
 
 use super::SettingPlace::{Argument, CommandLine, File, MountOption, ProgramOption, Remount};
-use super::choices::{LockKeeping, Transport};
+use super::choices::{CacheMode, LockKeeping, Transport};
 use super::value::SettingValue;
 use super::{Setting, SettingPlace};
 
@@ -106,6 +106,10 @@ settings! {
     "Also check the targets of new symbolic links, each component like a new name"
     check_targets: bool = false, {
         name: "check-targets", key: ("mount", "check-targets"), places: ALL, is_live: true,
+    }
+    "How long the kernel caches names and attributes"
+    cache: CacheMode = CacheMode::default(), {
+        name: "cache", key: ("mount", "cache"), value_name: "HOW", places: ALL,
     }
     "Seconds the kernel may cache names; changes made directly in the source show after this time at the latest"
     entry_timeout: Duration = Duration::from_secs(1), {

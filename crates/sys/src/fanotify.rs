@@ -52,6 +52,48 @@ pub fn mark_directory(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
     }
 }
 
+/// Creates a group that reports changes of files: directory and name, and the handle of the file itself (Linux 5.17). It does not block,
+/// and its queue is as long as `fs.fanotify.max_queued_events` says.
+///
+/// # Errors
+/// As for [`group`].
+pub fn change_group() -> Result<Fanotify, Errno> {
+    let parts = libc::FAN_REPORT_DFID_NAME | libc::FAN_REPORT_FID | libc::FAN_REPORT_TARGET_FID;
+    init_of_files(parts)
+}
+
+/// Creates a group that reports which files are opened: the handle alone, of files that are no directories.
+///
+/// # Errors
+/// As for [`group`].
+pub fn open_group() -> Result<Fanotify, Errno> {
+    init_of_files(libc::FAN_REPORT_FID)
+}
+
+fn init_of_files(parts: u32) -> Result<Fanotify, Errno> {
+    let flags = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_CLASS_NOTIF | parts;
+    Fanotify::init(InitFlags::from_bits_retain(flags), EventFFlags::O_RDONLY)
+}
+
+/// Marks the file system of `dir`: `group` reports every change of a name, of attributes and of content, with the end of every writing.
+///
+/// # Errors
+/// As for [`mark_file_system`].
+pub fn mark_changes(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
+    let names = MaskFlags::FAN_CREATE | MaskFlags::FAN_DELETE | MaskFlags::FAN_MOVE | MaskFlags::FAN_ONDIR;
+    let files = MaskFlags::FAN_ATTRIB | MaskFlags::FAN_MODIFY | MaskFlags::FAN_CLOSE_WRITE;
+    group.mark(MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM, names | files, &dir, None::<&str>)
+}
+
+/// Marks the file system of `dir`: `group` reports every file that is opened.
+///
+/// # Errors
+/// As for [`mark_file_system`].
+pub fn mark_opens(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
+    let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+    group.mark(flags, MaskFlags::FAN_OPEN, &dir, None::<&str>)
+}
+
 /// Returns the id of the file system of `fd`, as it occurs in events. See fstatfs(2).
 ///
 /// # Errors

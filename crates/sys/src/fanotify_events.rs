@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::handle::KernelHandle;
+
 /// `struct fanotify_event_metadata`.
 const HEAD: usize = 24;
 /// `FANOTIFY_METADATA_VERSION`.
@@ -50,6 +52,13 @@ pub struct EventObject<'b> {
     /// The type of the handle.
     pub kind: i32,
     pub handle: &'b [u8],
+}
+
+impl EventObject<'_> {
+    /// The inode number in the handle; `None` for file systems whose handles are not known to contain it.
+    pub fn number(&self) -> Option<u64> {
+        KernelHandle::from_parts(self.kind, self.handle)?.number()
+    }
 }
 
 /// Bytes that are not a valid event.

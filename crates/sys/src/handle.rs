@@ -82,6 +82,11 @@ impl KernelHandle {
         self.inode().is_some_and(|(number, _)| number == ino)
     }
 
+    /// The number of the inode; `None` as for [`KernelHandle::generation`].
+    pub fn number(&self) -> Option<u64> {
+        self.inode().map(|(number, _)| number)
+    }
+
     /// The generation of the inode, which distinguishes it from earlier ones with the same number; `None` for file systems whose
     /// handles are not known to contain it.
     pub fn generation(&self) -> Option<u32> {

@@ -18,6 +18,7 @@ pub mod handle;
 pub mod identity;
 pub mod iflags;
 pub mod inherited;
+pub mod lease;
 pub mod locale;
 #[cfg(feature = "gix")]
 pub mod mapped;

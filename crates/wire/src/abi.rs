@@ -152,6 +152,8 @@ numbers! {
     ioctl: u32 { DIR = 1 << 4 }
     /// Kinds of extensions of a request (`enum fuse_ext_type`).
     ext: u32 { GROUPS = 32 }
+    /// Flags of [`NotifyInvalEntryOut`].
+    inval_entry: u32 { EXPIRE_ONLY = 1 << 0 }
     /// Notifications (`enum fuse_notify_code`).
     notify: i32 { INVAL_INODE = 2, INVAL_ENTRY = 3, PRUNE = 9 }
 }

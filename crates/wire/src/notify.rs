@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use nix::errno::Errno;
 use zerocopy::IntoBytes;
 
-use super::abi::{NotifyInvalEntryOut, NotifyInvalInodeOut, NotifyPruneOut, notify};
+use super::abi::{NotifyInvalEntryOut, NotifyInvalInodeOut, NotifyPruneOut, inval_entry, notify};
 use super::device::Device;
 
 /// Sends notifications. None may be sent by a thread that serves a request, unless its description says otherwise: the kernel may
@@ -29,8 +29,23 @@ impl Notifier {
     /// # Errors
     /// As write(2) of /dev/fuse says; ENOTEMPTY or EBUSY for a directory that is in use.
     pub fn forget_entry(&self, parent: u64, name: &OsStr) -> io::Result<()> {
+        self.invalidate_entry(parent, name, 0)
+    }
+
+    /// Makes the kernel ask again what `name` in the directory `parent` leads to when it is used next (Linux 6.2). What is mounted there
+    /// stays, and a directory in use keeps its path.
+    ///
+    /// It waits for requests about entries of `parent` that clients have sent.
+    ///
+    /// # Errors
+    /// As write(2) of /dev/fuse says.
+    pub fn expire_entry(&self, parent: u64, name: &OsStr) -> io::Result<()> {
+        self.invalidate_entry(parent, name, inval_entry::EXPIRE_ONLY)
+    }
+
+    fn invalidate_entry(&self, parent: u64, name: &OsStr, flags: u32) -> io::Result<()> {
         let namelen = u32::try_from(name.len()).map_err(|_| Errno::ENAMETOOLONG)?;
-        let head = NotifyInvalEntryOut { parent, namelen, flags: 0 };
+        let head = NotifyInvalEntryOut { parent, namelen, flags };
         self.send(notify::INVAL_ENTRY, &[head.as_bytes(), name.as_bytes(), b"\0"])
     }
 

@@ -186,12 +186,26 @@ pub struct InstanceStatus {
     /// What carries requests: `dev`, `uring` or `fuser`.
     #[serde(default)]
     pub transport: String,
+    /// The kind of cache, if the mount is served.
+    #[serde(default)]
+    pub cache: Option<CacheKind>,
     /// The last reload, if there was one since the mount.
     pub last_reload: Option<LastReload>,
     /// The holder, if the mount has one.
     #[serde(default)]
     pub holder: Option<HolderStatus>,
     pub counters: MetricsSnapshot,
+}
+
+/// How the kernel caches names and attributes of a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheKind {
+    /// `coherent` or `timeout`.
+    pub kind: String,
+    /// Since when, by RFC 3339.
+    pub since: String,
+    /// Why it is not coherent.
+    pub why_not: Option<String>,
 }
 
 /// The holder of a mount, which starts its servers.

@@ -37,6 +37,7 @@ impl ControlHandler for Echo {
             policy: ActivePolicy::from_policy(&namegate_core::policy::Policy::from_profiles(&[])),
             settings: serde_json::Map::new(),
             transport: "dev".into(),
+            cache: None,
             last_reload: None,
             holder: None,
             counters: MetricsSnapshot::default(),

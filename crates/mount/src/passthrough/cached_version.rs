@@ -15,7 +15,7 @@ use nix::sys::time::TimeSpec;
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// Whether the time, in seconds and nanoseconds, is longer ago than `age`.
-fn is_older((seconds, nanoseconds): (i64, i64), age: Duration) -> bool {
+pub(super) fn is_older((seconds, nanoseconds): (i64, i64), age: Duration) -> bool {
     let since_epoch = Duration::new(
         u64::try_from(seconds).unwrap_or_default(),
         u32::try_from(nanoseconds).unwrap_or_default(),

@@ -24,6 +24,7 @@ use super::held::HeldNodes;
 use super::inode_numbers::InodeNumbers;
 use super::journal::TreeJournal;
 use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large};
+use super::quiet::WriterState;
 use super::spares::Spares;
 use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result};
 
@@ -110,6 +111,7 @@ impl NodeTable {
             hold: InodeRef::Fd(0),
             has_set_id: AtomicBool::new(false),
             may_be_mapped: AtomicBool::new(false),
+            writers: WriterState::default(),
             mount: None,
             opened: Mutex::new(NodeDescriptors::held(root.clone(), None)),
         };
@@ -295,6 +297,7 @@ impl NodeTable {
                     hold,
                     has_set_id,
                     may_be_mapped: AtomicBool::default(),
+                    writers: WriterState::default(),
                     mount,
                     opened,
                 }))

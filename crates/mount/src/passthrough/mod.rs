@@ -33,6 +33,7 @@ mod locks;
 mod lookup;
 mod node;
 mod path;
+mod quiet;
 mod remove;
 mod revive;
 mod set_id;

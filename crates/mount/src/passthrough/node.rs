@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::cached_version::CachedVersion;
 use super::descriptor::{Descriptor, NodeDescriptors, Stay};
+use super::quiet::WriterState;
 use super::spares::CachedFd;
 
 /// Number of a node in FUSE requests.
@@ -66,6 +67,7 @@ pub(super) struct TrackedNode {
     pub(super) has_set_id: AtomicBool,
     /// Whether a client has opened it for reading and writing, and so may have mapped it, since none had it open.
     pub(super) may_be_mapped: AtomicBool,
+    pub(super) writers: WriterState,
     /// Its mount, if that is not the mount of the source.
     pub(super) mount: Option<u64>,
     pub(super) opened: Mutex<NodeDescriptors>,

@@ -15,6 +15,7 @@ use super::file::OpenFile;
 use super::inode::{LookupCount, NodeTable};
 use super::journal::{BackingRecord, NodeChange, NodeData, NodeRecord, OpenData, OpenRecord};
 use super::node::{FileId, InodeRef, TrackedNode};
+use super::quiet::WriterState;
 use super::{Fh, NodeId, Passthrough, Result};
 
 /// A file that was open when the predecessor died, as far as its backing file is concerned.
@@ -108,6 +109,7 @@ impl NodeTable {
             hold,
             has_set_id,
             may_be_mapped,
+            writers: WriterState::default(),
             mount: data.mount,
             opened,
         });

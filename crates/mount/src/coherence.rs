@@ -1,0 +1,179 @@
+//! Caches of the kernel that do not expire, because the server hears of direct changes in the source and drops what they changed.
+//!
+//! fanotify reports changes on the whole file system of the source, whoever makes them and by whatever path. A thread
+//! (`listener`) reads the events and has the kernel drop names and attributes. Replies then get [`LASTING`] as their timeout. What is
+//! not reported keeps the timeouts of the settings: see [`ConfiguredServer::name_timeout`] and [`Passthrough::attributes_may_last`].
+//!
+//! # Why no outdated reply stays
+//! A reply R is computed by system calls between the times `a` and `b`, and the kernel takes it at `k`. A change at `c` is outdated in R
+//! only if `a < c < k` (a change before `a` is in R). Its event is read at `e > c`; then [`Coherence::batches`] goes up, and only
+//! then the listener looks up who knows the file, and has the kernel drop it.
+//! 1. R is lasting only if `batches` has not moved between `a` and the moment after `b` when its timeout is decided. If `e` is before
+//!    that moment, R gets the timeout of the settings. Both sides pass the lock of the node table, or that of the names
+//!    that were given out, in between: if the listener does not find the node or the name of R there, R sees the higher number.
+//! 2. Otherwise the listener finds it and has it dropped after `b`. A *name* that the kernel looks up, lists or creates is
+//!    taken under the lock of its directory, for which `FUSE_NOTIFY_INVAL_ENTRY` waits: it comes after `k`. *Attributes* of an inode that
+//!    the kernel has are taken only if they were asked for after the last `FUSE_NOTIFY_INVAL_INODE` (`attr_version`).
+//! 3. What remains: attributes of an inode that the kernel does not have yet at `e`, those in replies to changes, which have no version, and
+//!    a known name that is asked for again without the lock. R is on its way to a thread that the kernel has woken. The
+//!    listener has everything dropped again after each time in `listener::AGAIN`. Only if that thread does not run for 5 s, R
+//!    stays until the next change, at most for [`LASTING`].
+//!
+//! Lost events (an overflow of the queue) count as changes of everything: of all names in [`GivenNames`], and of all nodes.
+
+mod given;
+mod invalidator;
+mod listener;
+
+use std::ffi::{OsStr, OsString};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use namegate_core::gate::{Gate, Intent};
+use nix::sys::stat::FileStat;
+use parking_lot::Mutex;
+
+use self::given::GivenNames;
+pub(super) use self::listener::ChangeListener;
+use super::server::ConfiguredServer;
+use crate::passthrough::NodeId;
+
+/// How long the kernel keeps what is dropped when it changes. It bounds the harm of what nobody has thought of.
+pub(super) const LASTING: Duration = Duration::from_secs(3600);
+
+/// Which kind of cache a mount has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheStatus {
+    pub since: SystemTime,
+    /// Why it expires; `None` for a coherent one.
+    pub why_not: Option<String>,
+}
+
+/// What is known of the caches of the kernel.
+#[derive(Debug)]
+pub(super) struct Coherence {
+    is_active: AtomicBool,
+    /// Batches of events that were read, with changes by others in them.
+    batches: AtomicU64,
+    given: Mutex<GivenNames>,
+    status: Mutex<CacheStatus>,
+}
+
+impl Default for Coherence {
+    fn default() -> Self {
+        let status = CacheStatus { since: SystemTime::now(), why_not: Some("not begun".into()) };
+        let (is_active, batches) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { is_active, batches, given: Mutex::default(), status: Mutex::new(status) }
+    }
+}
+
+impl Coherence {
+    pub(super) fn status(&self) -> CacheStatus {
+        self.status.lock().clone()
+    }
+
+    /// From now on replies may last, or with `why_not` none.
+    pub(super) fn set_status(&self, why_not: Option<String>) {
+        self.is_active.store(why_not.is_none(), Ordering::SeqCst);
+        *self.status.lock() = CacheStatus { since: SystemTime::now(), why_not };
+    }
+
+    /// The number of batches before the first system call of a request; `None` if its reply cannot last.
+    pub(super) fn begin(&self) -> Option<u64> {
+        self.is_active.load(Ordering::Acquire).then(|| self.batches.load(Ordering::SeqCst))
+    }
+
+    /// Whether a reply that was [begun](Self::begin) with `batches` may last.
+    fn holds_since(&self, batches: Option<u64>) -> bool {
+        batches.is_some() && self.begin() == batches
+    }
+
+    /// Events were read.
+    fn count_batch(&self) {
+        self.batches.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// All names that the kernel may keep; they count as dropped. From now on no reply lasts that was begun before.
+    pub(super) fn take_names(&self) -> Vec<(NodeId, Vec<OsString>)> {
+        self.count_batch();
+        self.given.lock().take()
+    }
+
+    /// The kernel has forgotten a node, and with it all names in it.
+    pub(super) fn forget(&self, node: NodeId) {
+        self.given.lock().forget(node);
+    }
+}
+
+/// Whether the event of a change of the entry that `name` means is translated back to `name`: the entry is stored under it, or is shown by it.
+fn is_translated_to(gate: &Gate, name: &OsStr) -> bool {
+    let is_it = |admitted: &OsStr| admitted == name || gate.show(admitted).is_some_and(|it| it.name == name);
+    gate.admit(Intent::Address, name).is_ok_and(|admitted| is_it(admitted.as_os_str()))
+}
+
+impl ConfiguredServer<'_> {
+    /// Whether nothing was reported since this request was begun.
+    fn lasts(&self) -> bool {
+        self.coherence.holds_since(self.begun)
+    }
+
+    /// How long the kernel may cache that `name` in `parent` leads to `child`, or with `None` to nothing.
+    ///
+    /// Names on another file system expire, and those that lead there: what is mounted is not reported. So do names with several spellings,
+    /// and shortened ones. An absent name lasts or is not kept at all.
+    pub(super) fn name_timeout(&self, parent: NodeId, name: &OsStr, child: Option<NodeId>) -> Duration {
+        let timeout = self.timeouts().entry;
+        if timeout.is_zero() || !self.may_be_kept(parent, name) {
+            return Duration::ZERO;
+        }
+        let is_own = |node| self.tree.is_own(node);
+        let lasts = self.lasts()
+            && is_own(parent)
+            && child.is_none_or(is_own)
+            && is_translated_to(&self.config.serve.gate, name)
+            && self.coherence.given.lock().add(parent, name)
+            && self.lasts();
+        match (lasts, child) {
+            (true, _) => LASTING,
+            (false, Some(_)) => timeout,
+            (false, None) => Duration::ZERO,
+        }
+    }
+
+    /// How long the kernel may cache attributes of `node`; `is_written` for a file that a client may change through a memory map.
+    pub(super) fn attr_timeout(&self, node: NodeId, stat: &FileStat, is_written: bool) -> Duration {
+        let timeout = self.timeouts().for_attributes(stat, is_written);
+        let lasts =
+            !timeout.is_zero() && self.lasts() && self.tree.attributes_may_last(node, stat) && self.lasts();
+        if lasts { LASTING } else { timeout }
+    }
+
+    /// The kernel is about to move a name that it keeps: a rename.
+    pub(super) fn carry_name(&self, parent: NodeId, name: &OsStr) {
+        if self.begun.is_some() {
+            self.coherence.given.lock().add_moved(parent, name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_lasts_only_if_no_event_was_read_since_it_was_begun() {
+        let coherence = Coherence::default();
+        assert_eq!(coherence.begin(), None, "nobody listens");
+        assert!(!coherence.holds_since(None));
+        coherence.set_status(None);
+        let begun = coherence.begin();
+        assert!(begun.is_some() && coherence.holds_since(begun));
+        coherence.count_batch();
+        assert!(!coherence.holds_since(begun) && coherence.holds_since(coherence.begin()));
+        let begun = coherence.begin();
+        assert!(coherence.take_names().is_empty() && !coherence.holds_since(begun), "all events were lost");
+        let begun = coherence.begin();
+        coherence.set_status(Some("enough".into()));
+        assert!(!coherence.holds_since(begun) && coherence.status().why_not.is_some());
+    }
+}

@@ -1,0 +1,348 @@
+//! The thread that hears of changes in the source.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use namegate_sys::fanotify::{change_group, mark_changes, mark_opens, open_group};
+use namegate_sys::fanotify_events::{FanotifyEvent, events};
+use namegate_sys::lease::ignore_breaks;
+use namegate_sys::mounts::mounts;
+use namegate_sys::open::again;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::fanotify::Fanotify;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{getpid, read};
+
+use super::invalidator::{Invalidator, StaleEntries};
+use crate::passthrough::NodeId;
+use crate::server::Server;
+
+/// How long after a change everything is dropped again that it has changed.
+const AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(5)];
+
+/// Events that come within this time are handled together.
+const BATCH: Duration = Duration::from_millis(1);
+
+/// What is remembered to be dropped again. More changes at once count as lost.
+const MOST_AGAIN: usize = 200_000;
+
+/// What hears of changes, before anything is served.
+#[derive(Debug)]
+pub(in super::super) struct ChangeListener {
+    changes: Fanotify,
+    opens: Fanotify,
+    table: File,
+    source: PathBuf,
+}
+
+impl ChangeListener {
+    /// Listens for changes on the file system of `root`, which is the directory `source`.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub(in super::super) fn new(root: impl AsFd, source: &Path) -> Result<Self, String> {
+        let why = |errno: Errno| match errno {
+            Errno::EPERM => "the server may not listen for changes (CAP_SYS_ADMIN)".into(),
+            Errno::EINVAL | Errno::ENOSYS => {
+                "this kernel does not report changes with files (Linux 5.17)".into()
+            }
+            errno => format!("changes of this file system are not reported: {}", errno.desc()),
+        };
+        let root = again(&root, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map_err(why)?;
+        let (changes, opens) = (change_group().map_err(why)?, open_group().map_err(why)?);
+        mark_changes(&changes, &root).map_err(why)?;
+        mark_opens(&opens, &root).map_err(why)?;
+        ignore_breaks().map_err(why)?;
+        let table = File::open("/proc/self/mountinfo").map_err(|error| format!("no mount table: {error}"))?;
+        Ok(Self { changes, opens, table, source: source.into() })
+    }
+
+    /// Listens until `server` has ended. From now on replies may last.
+    pub(in super::super) fn start(self, server: &Arc<Server>) -> io::Result<()> {
+        let submounts = self.submounts();
+        let weak = Arc::downgrade(server);
+        let listening = Listening {
+            invalidator: Invalidator::new(weak.clone()),
+            server: weak,
+            own: getpid().as_raw(),
+            submounts,
+            again: AGAIN.map(|_| VecDeque::new()),
+            kept: 0,
+            hears: self,
+        };
+        server.coherence.set_status(None);
+        thread::Builder::new().name("changes".into()).spawn(move || listening.run()).map(drop)
+    }
+
+    /// What is mounted below the source, in this mount namespace.
+    fn submounts(&self) -> BTreeSet<(PathBuf, u64)> {
+        let all = mounts().unwrap_or_default().into_iter();
+        let below = all.filter(|it| it.point != self.source && it.point.starts_with(&self.source));
+        below.map(|it| (it.point, it.id)).collect()
+    }
+}
+
+/// What changed, by one batch of events.
+#[derive(Debug, Default)]
+struct Changed {
+    nodes: HashSet<NodeId>,
+    names: HashMap<NodeId, HashSet<OsString>>,
+    /// Whether somebody else than the server has changed anything on the file system.
+    is_foreign: bool,
+    is_lost: bool,
+}
+
+impl Changed {
+    fn stale(self) -> StaleEntries {
+        let names =
+            self.names.into_iter().map(|(parent, names)| (parent, names.into_iter().collect())).collect();
+        StaleEntries { nodes: self.nodes.into_iter().collect(), names }
+    }
+}
+
+struct Listening {
+    hears: ChangeListener,
+    server: Weak<Server>,
+    invalidator: Invalidator,
+    /// This process.
+    own: i32,
+    submounts: BTreeSet<(PathBuf, u64)>,
+    /// What is to be dropped again, and when, for each of [`AGAIN`].
+    again: [VecDeque<(Instant, Arc<StaleEntries>)>; AGAIN.len()],
+    /// How much that is.
+    kept: usize,
+}
+
+impl Listening {
+    fn run(mut self) {
+        let mut buffer = vec![0; 64 << 10];
+        let mut budget = TimeBudget::new();
+        while let Some(server) = self.wait() {
+            let read_any = self.read_events(&server, &mut buffer);
+            self.drop_again(&server);
+            if server.coherence.given.lock().is_full() {
+                self.drop_all(&server);
+            }
+            if budget.is_exceeded() {
+                self.pause(&server, &mut buffer);
+                budget = TimeBudget::new();
+            }
+            drop(server);
+            if read_any {
+                thread::sleep(BATCH);
+            }
+        }
+    }
+
+    /// Waits for events; `None` when the server has ended.
+    fn wait(&mut self) -> Option<Arc<Server>> {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let due = self.again.iter().filter_map(|queue| queue.front()).map(|(due, _)| *due).min();
+        let patience =
+            due.map_or(PATIENCE, |due| due.saturating_duration_since(Instant::now()).min(PATIENCE));
+        let fds = [self.hears.changes.as_fd(), self.hears.opens.as_fd(), self.hears.table.as_fd()];
+        let flags = [PollFlags::POLLIN, PollFlags::POLLIN, PollFlags::POLLPRI];
+        let mut polled = [0, 1, 2].map(|i| PollFd::new(fds[i], flags[i]));
+        // Rounded up, so that it does not poll before it is due.
+        let timeout = PollTimeout::try_from(patience + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO);
+        let _ = poll(&mut polled, timeout);
+        let has_mounts = polled[2]
+            .revents()
+            .is_some_and(|found| found.intersects(PollFlags::POLLPRI | PollFlags::POLLERR));
+        let server = self.server.upgrade()?;
+        if has_mounts {
+            let submounts = self.hears.submounts();
+            if submounts != self.submounts {
+                self.submounts = submounts;
+                self.drop_all(&server);
+            }
+        }
+        Some(server)
+    }
+
+    /// Reads what has been reported, one buffer of each group at most. Returns whether there was anything.
+    fn read_events(&mut self, server: &Server, buffer: &mut [u8]) -> bool {
+        let mut read_any = false;
+        for is_open in [false, true] {
+            let group = if is_open { self.hears.opens.as_fd() } else { self.hears.changes.as_fd() };
+            let len = read_some(group, buffer);
+            if len == 0 {
+                continue;
+            }
+            read_any = true;
+            let parsed: Vec<_> = events(&buffer[..len]).collect();
+            // Before it is looked up who knows the files: see the proof.
+            if parsed.iter().any(|event| event.as_ref().map_or(true, |event| event.pid != self.own)) {
+                server.coherence.count_batch();
+            }
+            let mut changed = Changed::default();
+            for event in parsed {
+                match event {
+                    Ok(event) if event.mask & libc::FAN_Q_OVERFLOW != 0 => changed.is_lost = true,
+                    Ok(event) if is_open => note_open(server, self.own, &event, &mut changed),
+                    Ok(event) => collect(server, self.own, &event, &mut changed),
+                    Err(malformed) => {
+                        log::error!("cannot parse an event of the kernel: {malformed}");
+                        changed.is_lost = true;
+                    }
+                }
+            }
+            if changed.is_lost {
+                log::info!("events of changes in the source were lost: everything is asked again");
+                self.drop_all(server);
+            } else {
+                self.drop_stale(changed.stale());
+            }
+        }
+        read_any
+    }
+
+    /// Has the kernel drop `stale`, now and again later.
+    fn drop_stale(&mut self, stale: StaleEntries) {
+        if stale.is_empty() {
+            return;
+        }
+        let (now, stale) = (Instant::now(), Arc::new(stale));
+        self.invalidator.invalidate(&stale);
+        for (queue, delay) in self.again.iter_mut().zip(AGAIN) {
+            self.kept += stale.len();
+            queue.push_back((now + delay, stale.clone()));
+        }
+    }
+
+    fn drop_again(&mut self, server: &Server) {
+        let now = Instant::now();
+        for queue in &mut self.again {
+            while queue.front().is_some_and(|(due, _)| *due <= now) {
+                let Some((_, stale)) = queue.pop_front() else { break };
+                self.kept -= stale.len();
+                self.invalidator.invalidate(&stale);
+            }
+        }
+        if self.kept > MOST_AGAIN {
+            self.again.iter_mut().for_each(VecDeque::clear);
+            self.kept = 0;
+            self.drop_all(server);
+            // What is in this list is everything: it may be longer.
+            self.kept = 0;
+        }
+    }
+
+    /// Has the kernel drop everything.
+    fn drop_all(&mut self, server: &Server) {
+        let names = server.coherence.take_names();
+        self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), names });
+    }
+
+    /// Lets replies expire for some time, and events be lost.
+    fn pause(&mut self, server: &Server, buffer: &mut [u8]) {
+        const PAUSE: Duration = Duration::from_secs(600);
+        let why = "changes on the file system of the source, or of other parts of it, come too fast";
+        log::warn!("{why}: caches expire by their timeouts for {} s", PAUSE.as_secs());
+        server.coherence.set_status(Some(why.into()));
+        self.drop_all(server);
+        let until = Instant::now() + PAUSE;
+        while Instant::now() < until && self.server.strong_count() > 1 {
+            thread::sleep(Duration::from_millis(100));
+            self.drop_again(server);
+        }
+        // The queue holds what came first; the rest was lost, and nothing lasts yet.
+        for group in [self.hears.changes.as_fd(), self.hears.opens.as_fd()] {
+            while read_some(group, buffer) > 0 {}
+        }
+        server.coherence.set_status(None);
+    }
+}
+
+/// Reads events, at most as many as `buffer` takes. Returns their length.
+fn read_some(group: BorrowedFd<'_>, buffer: &mut [u8]) -> usize {
+    read(group, buffer).unwrap_or_else(|errno| {
+        if !matches!(errno, Errno::EAGAIN | Errno::EINTR) {
+            log::error!("cannot read what changes in the source: {}", errno.desc());
+        }
+        0
+    })
+}
+
+/// Adds what `event` reports, as far as the kernel knows it.
+///
+/// What the server has changed itself, it has changed for the kernel, which knows what that does to names and attributes. Only where an
+/// entry has several names it may know another one.
+fn collect(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut Changed) {
+    let config = server.active_config();
+    if event.pid == own && config.equivalence.is_none() {
+        return;
+    }
+    changed.is_foreign = true;
+    let known = |number: Option<u64>| number.and_then(|number| server.tree.numbered(number));
+    changed.nodes.extend(event.target.and_then(|target| known(target.number())));
+    let Some(entry) = event.entry else { return };
+    let Some(parent) = known(entry.dir.number()) else { return };
+    const NAMES: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
+    if entry.name == "." {
+        changed.nodes.insert(parent);
+    } else if event.mask & NAMES != 0 {
+        changed.nodes.insert(parent);
+        let gate = &config.serve.gate;
+        let shown = gate.show(entry.name).map(|shown| shown.name.into_owned());
+        let spelled = [entry.name.to_owned(), gate.key(entry.name).into_owned()];
+        let can_be_cached = |name: &OsString| name.len() <= u8::MAX.into();
+        changed
+            .names
+            .entry(parent)
+            .or_default()
+            .extend(spelled.into_iter().chain(shown).filter(can_be_cached));
+    }
+}
+
+/// Adds the file that `event` says was opened, if its attributes are in lasting caches: who has opened it may write it.
+fn note_open(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut Changed) {
+    if event.pid == own {
+        return;
+    }
+    let Some(node) = event.target.and_then(|it| it.number()).and_then(|number| server.tree.numbered(number))
+    else {
+        return;
+    };
+    if server.tree.note_opened(node) {
+        changed.nodes.insert(node);
+    }
+}
+
+/// How much of a processor this thread may use.
+struct TimeBudget {
+    since: Instant,
+    used: Duration,
+}
+
+impl TimeBudget {
+    const WINDOW: Duration = Duration::from_secs(10);
+
+    fn new() -> Self {
+        Self { since: Instant::now(), used: used() }
+    }
+
+    /// Whether the thread has used more than a twentieth of a processor in the last seconds.
+    fn is_exceeded(&mut self) -> bool {
+        let elapsed = self.since.elapsed();
+        if elapsed < Self::WINDOW {
+            return false;
+        }
+        let before = std::mem::replace(self, Self::new());
+        self.used.saturating_sub(before.used) * 20 > elapsed
+    }
+}
+
+/// The processor time of this thread.
+fn used() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}

@@ -1,0 +1,265 @@
+//! `--cache=coherent`: names and attributes stay in the kernel's caches, and direct changes in the source show at once.
+
+mod law;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use namegate_testkit::metrics::free_port;
+use namegate_testkit::mounted::{TestMount, can_mount, prepare};
+use namegate_testkit::wait_until;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::control::status;
+use crate::names::listed;
+
+/// Longer than the timeouts, so that only a cache that does not expire still answers.
+const EXPIRED: Duration = Duration::from_millis(1200);
+
+/// Less than the timeout, to which a lost change would stay: long enough for a busy machine.
+const MOST_STALE: Duration = Duration::from_millis(900);
+
+/// A mount of a file system of its own, where nobody else changes anything; `None`, after a message, if it is not coherent here.
+pub fn coherent(args: &[&str]) -> Option<(TestMount, u16)> {
+    if !can_mount() {
+        return None;
+    }
+    let dir = prepare();
+    let backing = dir.path().join("backing");
+    mount(Some("backing"), &backing, Some("tmpfs"), MsFlags::empty(), Some("mode=777")).unwrap();
+    let port = free_port();
+    let listen = ["--cache", "coherent", "--metrics-listen", &port.to_string()];
+    let args = [&listen[..], args].concat();
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    let cache = &status(&mounted)["cache"];
+    if cache["kind"] != "coherent" {
+        println!("SKIPPED: {cache}");
+        return None;
+    }
+    Some((mounted, port))
+}
+
+/// How many requests there were of this kind, whatever became of them.
+fn requests(mounted: &TestMount, port: u16, op: &str) -> f64 {
+    let series = format!("namegate_fuse_requests_total{{op=\"{op}\",");
+    mounted.metrics(port).iter().filter(|(name, _)| name.starts_with(&series)).map(|(_, count)| count).sum()
+}
+
+/// Waits until `holds`, and returns how long that took. A loop without a pause: the time counts.
+fn time_until(what: &str, holds: impl Fn() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what} is not seen");
+    }
+    begin.elapsed()
+}
+
+#[test]
+fn names_and_their_absence_are_not_asked_again_until_they_change() {
+    let Some((mounted, port)) = coherent(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    fs::create_dir(there.join("dir")).unwrap();
+    fs::write(there.join("dir/file"), "content").unwrap();
+    let (file, absent) = (here.join("dir/file"), here.join("dir/absent"));
+    let look = || (fs::metadata(&file).unwrap().len(), absent.exists(), here.join("dir").is_dir());
+    let asks = || {
+        let before = requests(&mounted, port, "lookup");
+        assert_eq!(look(), (7, false, true));
+        requests(&mounted, port, "lookup") - before
+    };
+    // What has just changed is dropped once more after some seconds.
+    wait_until("a lasting cache", || {
+        sleep(EXPIRED);
+        asks() == 0.0
+    });
+    sleep(EXPIRED);
+    assert_eq!(asks(), 0.0, "nothing has changed");
+    let before = requests(&mounted, port, "lookup");
+    fs::write(there.join("dir/absent"), "").unwrap();
+    time_until("the new file", || absent.exists());
+    assert!(requests(&mounted, port, "lookup") > before);
+}
+
+#[test]
+fn every_direct_change_shows_at_once() {
+    let Some((mounted, _)) = coherent(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    let mut slowest = Vec::new();
+    for i in 0..20 {
+        let [a, b, dir, moved] = ["a", "b", "dir", "moved"].map(|name| format!("{name}{i}"));
+        let [seen_a, seen_b, seen_dir, seen_moved] = [&a, &b, &dir, &moved].map(|name| here.join(name));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // Absent names are cached too.
+        assert!(![&seen_a, &seen_b, &seen_dir, &seen_moved].iter().any(|path| path.exists()));
+        let mut after =
+            |what: &'static str, shows: &dyn Fn() -> bool| slowest.push((time_until(what, shows), what));
+        fs::write(there.join(&a), "one").unwrap();
+        after("a new file", &|| seen_a.exists() && listed(&here).contains(&a.clone().into_bytes()));
+        fs::set_permissions(there.join(&a), PermissionsExt::from_mode(0o640)).unwrap();
+        after("a mode", &|| mode(&seen_a) == 0o640);
+        OpenOptions::new().write(true).open(there.join(&a)).unwrap().set_len(1000).unwrap();
+        after("a length", &|| fs::metadata(&seen_a).unwrap().len() == 1000);
+        fs::write(there.join(&a), "written").unwrap();
+        after("content", &|| fs::read_to_string(&seen_a).unwrap() == "written");
+        fs::hard_link(there.join(&a), there.join(&b)).unwrap();
+        after("a hard link", &|| seen_b.exists() && fs::metadata(&seen_a).unwrap().nlink() == 2);
+        // By the other name.
+        fs::set_permissions(there.join(&b), PermissionsExt::from_mode(0o600)).unwrap();
+        after("a mode, by another name", &|| mode(&seen_a) == 0o600);
+        fs::create_dir(there.join(&dir)).unwrap();
+        after("a directory", &|| seen_dir.is_dir());
+        fs::rename(there.join(&b), there.join(&dir).join("b")).unwrap();
+        after("a rename across directories", &|| seen_dir.join("b").exists() && !seen_b.exists());
+        fs::rename(there.join(&dir), there.join(&moved)).unwrap();
+        after("a rename of a directory", &|| seen_moved.join("b").exists() && !seen_dir.exists());
+        fs::remove_file(there.join(&moved).join("b")).unwrap();
+        after("a removal", &|| !seen_moved.join("b").exists() && fs::metadata(&seen_a).unwrap().nlink() == 1);
+        after("an empty listing", &|| listed(&seen_moved).is_empty());
+        fs::remove_dir(there.join(&moved)).unwrap();
+        after("the removal of a directory", &|| !seen_moved.exists());
+    }
+    slowest.sort();
+    let (worst, what) = slowest[slowest.len() - 1];
+    println!(
+        "median {:?}, p99 {:?}, worst {worst:?} ({what})",
+        slowest[slowest.len() / 2].0,
+        slowest[slowest.len() * 99 / 100].0
+    );
+    assert!(worst < MOST_STALE, "{what} took {worst:?}");
+}
+
+#[test]
+fn changes_show_under_the_names_that_clients_see() {
+    let bad = OsStr::from_bytes(b"caf\xE9");
+    let Some((mounted, _)) = coherent(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    fs::write(there.join(bad), "").unwrap();
+    let names = listed(&here);
+    let shown = OsStr::from_bytes(&names[0]);
+    assert!(here.join(shown).exists());
+    fs::remove_file(there.join(bad)).unwrap();
+    time_until("the removal", || !here.join(shown).exists());
+    fs::write(there.join(bad), "").unwrap();
+    time_until("the return", || here.join(shown).exists());
+    for on_mismatch in ["convert", "match"] {
+        let Some((mounted, _)) = coherent(&["--normalize", "nfc", "--on-mismatch", on_mismatch]) else {
+            return;
+        };
+        let (there, here) = (mounted.backing(), mounted.mnt());
+        let forms = ["\u{E9}", "e\u{301}"];
+        for stored in forms {
+            assert!(!forms.iter().any(|name| here.join(name).exists()));
+            fs::write(there.join(stored), "").unwrap();
+            time_until("both spellings", || forms.iter().all(|name| here.join(name).exists()));
+            fs::rename(there.join(stored), there.join("plain")).unwrap();
+            time_until("the rename", || {
+                here.join("plain").exists() && !forms.iter().any(|name| here.join(name).exists())
+            });
+            fs::remove_file(there.join("plain")).unwrap();
+            time_until("the removal", || !here.join("plain").exists());
+        }
+    }
+    let Some((mounted, _)) = coherent(&["--mode", "repair", "--profile", "windows"]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    let names = ["a:b", "a\u{FF1A}b"];
+    assert!(!names.iter().any(|name| here.join(name).exists()));
+    // Stored by the second name: an event of the server itself.
+    fs::write(here.join(names[0]), "").unwrap();
+    time_until("both names", || names.iter().all(|name| here.join(name).exists()));
+    fs::remove_file(there.join(names[1])).unwrap();
+    time_until("the removal", || !names.iter().any(|name| here.join(name).exists()));
+}
+
+#[test]
+fn what_is_mounted_in_the_source_shows_at_once() {
+    let Some((mounted, _)) = coherent(&[]) else { return };
+    let (there, here) = (mounted.backing().join("inside"), mounted.mnt().join("inside"));
+    fs::create_dir(&there).unwrap();
+    fs::write(there.join("below"), "").unwrap();
+    assert!(here.join("below").exists());
+    mount(Some("inside"), &there, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    time_until("the mount", || !here.join("below").exists());
+    fs::write(there.join("in it"), "").unwrap();
+    wait_until("a file on it", || here.join("in it").exists());
+    umount2(&there, MntFlags::MNT_DETACH).unwrap();
+    time_until("the unmounting", || here.join("below").exists());
+}
+
+#[test]
+fn what_is_mounted_on_a_directory_of_the_mount_survives_changes_around_it() {
+    let Some((mounted, _)) = coherent(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    fs::create_dir(there.join("dir")).unwrap();
+    mount(Some("over"), &here.join("dir"), Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    fs::write(here.join("dir/over"), "").unwrap();
+    fs::set_permissions(there.join("dir"), PermissionsExt::from_mode(0o711)).unwrap();
+    fs::rename(there.join("dir"), there.join("moved")).unwrap();
+    fs::write(there.join("other"), "").unwrap();
+    // Before the old name is used, the new one: the kernel moves what it has.
+    time_until("the mount at its new name", || here.join("moved/over").exists());
+    umount2(&here.join("moved"), MntFlags::MNT_DETACH).unwrap();
+}
+
+#[test]
+fn attributes_of_a_file_last_when_nobody_writes_it() {
+    // Its files are older than any writing to disk takes.
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    if !can_mount() {
+        return;
+    }
+    let port = free_port();
+    let args = ["--cache", "coherent", "--metrics-listen", &port.to_string()];
+    let mounted = TestMount::of(prepare(), |dir| (source.clone(), dir.join("mnt")), &args);
+    let file = mounted.mnt().join("README.md");
+    let age = fs::metadata(&file).unwrap();
+    let is_old = |ctime: i64| fs::metadata("/proc/self").unwrap().mtime() - ctime > 120;
+    if status(&mounted)["cache"]["kind"] != "coherent" || !is_old(age.ctime()) {
+        return println!("SKIPPED: {}", status(&mounted)["cache"]);
+    }
+    // Asks after the caches have expired; returns how many requests that took.
+    let asks = || {
+        sleep(EXPIRED);
+        let all = || ["getattr", "statx"].map(|op| requests(&mounted, port, op)).iter().sum::<f64>();
+        let before = all();
+        fs::metadata(&file).unwrap();
+        all() - before
+    };
+    let settles = || wait_until("a lasting cache", || asks() == 0.0);
+    settles();
+    assert_eq!(asks(), 0.0);
+    // It may be mapped from now on, and no event tells what is stored.
+    let writer = OpenOptions::new().append(true).open(source.join("README.md")).unwrap();
+    wait_until("an expiring cache", || asks() == 1.0);
+    assert_eq!((asks(), asks()), (1.0, 1.0));
+    drop(writer);
+    settles();
+    drop(File::open(source.join("README.md")).unwrap());
+    settles();
+}
+
+#[test]
+fn where_changes_are_not_reported_the_timeouts_hold_and_the_status_says_why() {
+    let why = |mounted: &TestMount| {
+        let cache = &status(mounted)["cache"];
+        assert_eq!(cache["kind"], "timeout");
+        cache["why_not"].as_str().unwrap().to_owned()
+    };
+    let Some(mounted) = TestMount::new(&["--cache", "timeout"]) else { return };
+    assert_eq!(why(&mounted), "as configured");
+    let mounted = TestMount::new(&["--cache", "coherent", "--noatime"]).unwrap();
+    assert!(why(&mounted).contains("noatime"));
+    let Some(mounted) = TestMount::of_overlay_with(&["--cache", "coherent"]) else { return };
+    assert!(why(&mounted).contains("file system"));
+    fs::write(mounted.backing().join("new"), "").unwrap();
+    assert!(mounted.mnt().join("new").exists());
+    let dir = prepare();
+    let metrics = dir.path().join("backing/name.prom");
+    let args = ["--cache", "coherent", "--metrics-textfile", metrics.to_str().unwrap()];
+    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
+    assert!(why(&mounted).contains("metrics"));
+}
