@@ -121,13 +121,13 @@ class Mount:
 
 
 def entries(top, ignored=()):
-    """Each path below a directory, with its lstat, in the order of bytes. `ignored` are names that belong to a program."""
+    """Each path below a directory, with its lstat, in the order of bytes. `ignored` are beginnings of names that belong to a program."""
     found, left = [], [b""]
     top = os.fsencode(top)
     while left:
         at = left.pop()
         for name in os.listdir(os.path.join(top, at)):
-            if name in ignored:
+            if name.startswith(tuple(ignored)):
                 continue
             path = os.path.join(at, name)
             meta = os.lstat(os.path.join(top, path))

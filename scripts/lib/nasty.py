@@ -32,10 +32,10 @@ def write(top, path, content=None, at=1_700_000_000):
 
 def make(top, avoided=b"$^"):
     """A tree with all good names but those that a program cannot handle anywhere, links of both kinds, and an empty directory."""
-    for name in GOOD:
-        if not re.search(avoided, name):
-            write(top, name, name + b" content\n")
-    for at in DIRECTORIES:
+    wanted = lambda path: not re.search(avoided, path)
+    for name in filter(wanted, GOOD):
+        write(top, name, name + b" content\n")
+    for at in filter(wanted, DIRECTORIES):
         os.makedirs(os.path.join(os.fsencode(top), at))
         for name in (b"a:b", b"plain", b"end.", "a：b".encode()):
             write(top, os.path.join(at, name), at + b"/" + name)
@@ -43,7 +43,8 @@ def make(top, avoided=b"$^"):
     write(top, b"hard:1", b"two names\n")
     os.link(os.path.join(os.fsencode(top), b"hard:1"), os.path.join(os.fsencode(top), b"dir/hard?2"))
     for name, target in ((b"link:", b"a:b"), (b"dangling?", b"no:where/<x>"), (b"dir/up.", b"../a:b")):
-        os.symlink(target, os.path.join(os.fsencode(top), name))
+        if wanted(name):
+            os.symlink(target, os.path.join(os.fsencode(top), name))
 
 
 def change(top, removed, renamed, written):

@@ -9,6 +9,7 @@ from collections import Counter
 
 import nasty
 from mounts import Disk, differences, identities, links, must, run, table, tree
+from nextcloud import Nextcloud
 from syncthing import Syncthing
 
 GIT = ("git", "-c", "core.protectNTFS=false", "-c", "core.quotePath=false", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "safe.directory=*",
@@ -118,6 +119,7 @@ def programs():
     yield Shell("tar", 'tar -C "$source" -cf - . | tar -C "$target" -xpf -')
     yield Shell("cp -a", 'cp -a "$source/." "$target"')
     yield Syncthing("Syncthing", "syncthing")
+    yield Nextcloud("nextcloudcmd", "nextcloudcmd")
 
 
 def run_of(program, source, target, state):
@@ -320,7 +322,6 @@ def main():
             chosen.append(program)
         else:
             print(f"SKIPPED: {program.name}: not installed")
-    print("SKIPPED: nextcloudcmd: it needs a server of Nextcloud, and Debian has none")
     with Disk() as disk:
         matrix = Matrix(disk, arguments)
         if arguments.part != "normalize":

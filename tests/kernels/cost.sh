@@ -1,4 +1,4 @@
-# Sourced by check.sh: what a guard costs each create, and a mount each call with a name, in instructions. The machine runs with
+# Sourced by check.sh: what a guard costs each create, a mount each call with a name, and a directory that ignores case each lookup, in instructions. The machine runs with
 # -icount shift=0, by which its clock counts them: a nanosecond is an instruction.
 # shellcheck shell=bash disable=SC2034,SC2154
 
@@ -35,4 +35,20 @@ cost_mount() {
     mount_namegate "$fs/source" "$mnt" --profile utf8 || return 0
     result PASS root "create, lstat, lstat of an absent name, rename, unlink: in a mount $("$here/name-cost" "$mnt" 15)"
     unmount_namegate "$mnt"
+}
+
+cost_case() {
+    local options
+    make_source ext4-casefold || return 0
+    mkdir "$fs/native" "$fs/folded" "$fs/source"
+    chattr +F "$fs/folded" || return 0
+    result PASS root "lstat of exact, other and absent names among 20000: ext4 $("$here/case-cost" "$fs/native" 20000)"
+    result PASS root "lstat of exact, other and absent names among 20000: ext4 with casefold $("$here/case-cost" "$fs/folded" 20000)"
+    for options in '' --ignore-case; do
+        mkdir "$fs/source/dir$options"
+        # shellcheck disable=SC2086 # no option is no argument
+        mount_namegate "$fs/source/dir$options" "$mnt" $options || return 0
+        result PASS root "lstat of exact, other and absent names among 20000: in a mount $options $("$here/case-cost" "$mnt" 20000)"
+        unmount_namegate "$mnt"
+    done
 }
