@@ -130,9 +130,9 @@ impl Mounted {
                 Ok(EndOfService::HandedOver)
             }
             Ok(Ending::Served(result)) => {
-                if !core.wait_until_idle(DRAIN_TIMEOUT) {
-                    core.server.close_audit();
-                }
+                core.wait_until_idle(DRAIN_TIMEOUT);
+                // The thread that hears of changes may have the server for a moment longer.
+                core.server.close_audit();
                 match result {
                     // The kernel may end a connection whose mount is gone, detached or aborted in this way (fuse.rst):
                     // nothing is left to serve.
