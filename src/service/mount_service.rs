@@ -232,8 +232,8 @@ impl ControlHandler for MountService {
 pub(super) fn warn_of_conversion(policy: &Policy) {
     if let Some(Normalization { form, on_mismatch: OnMismatch::Convert }) = policy.normalization() {
         log::warn!(
-            "names are converted to {form}: `rsync --delete` and the like find other names than they wrote, and remove the files; use \
-             `on-mismatch = \"match\"`, `rsync --iconv`, or rclone"
+            "names are converted to {form}: `rsync --delete-after` and the like find other names than they wrote, and remove the files; \
+             for them use `on-mismatch = \"match\"`, `rsync --iconv`, or `rclone sync`"
         );
     }
 }

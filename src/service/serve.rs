@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use super::confinement::{give_up, raise_open_files};
 use super::control::{self, ControlHandler, ControlServer, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
-use super::mount_config::{MountConfig, outlets};
+use super::mount_config::{MountConfig, check_encoding, outlets};
 use super::mount_service::{MountService, ServedMount, mode_by_hand, warn_of_conversion};
 use super::notify::ServiceManager;
 use super::serve_error::{ServeError, cannot};
@@ -196,6 +196,8 @@ fn mount(
         let mode = mode_by_hand(held.state).or(settings.mode);
         let left = held.state.left_mount().map_err(ServeError::new)?;
         let serve = ServeConfig::new(gate, MountSettings { mode, ..settings });
+        // The mode set by hand may exclude a policy that was changed since; the mount goes on all the same.
+        check_encoding(&serve.gate).unwrap_or_else(|why| log::error!("{why}; nothing is encoded"));
         return namegate_mount::resume(left, serve, audit).map_err(ServeError::new);
     }
     let mut options = config.options();

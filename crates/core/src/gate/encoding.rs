@@ -206,10 +206,8 @@ impl Gate {
     /// # Ok::<(), namegate_core::policy::UnknownWord>(())
     /// ```
     pub fn encoded_bytes<'n>(&self, name: &'n [u8]) -> Cow<'n, [u8]> {
-        match (&self.encoder, std::str::from_utf8(name)) {
-            (Some(encoder), Ok(text)) => bytes(encoder.encode(text)),
-            _ => Cow::Borrowed(name),
-        }
+        let encode = |encoder: &NameEncoder| Some(bytes(encoder.encode(std::str::from_utf8(name).ok()?)));
+        self.encoder.as_ref().and_then(encode).unwrap_or(Cow::Borrowed(name))
     }
 
     /// Because of which violation `name` was `encoded`; `None` if it only got quotes.
