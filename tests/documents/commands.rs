@@ -79,8 +79,21 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
 }
 
 /// Long options of other programs that the pages mention.
-const OF_OTHERS: &[&str] =
-    &["--dir-cache-time", "--iconv", "--inplace", "--nofsroot", "--retries", "--verify", "--vfs-cache-mode"];
+const OF_OTHERS: &[&str] = &[
+    "--delete",
+    "--delete-after",
+    "--delete-before",
+    "--delete-delay",
+    "--delete-during",
+    "--dir-cache-time",
+    "--fuzzy",
+    "--iconv",
+    "--inplace",
+    "--nofsroot",
+    "--retries",
+    "--verify",
+    "--vfs-cache-mode",
+];
 
 /// The long options of a command and of all below it.
 fn long_options(command: &Command) -> Vec<String> {
