@@ -64,7 +64,7 @@ pub enum Mode {
 /// How the gate shows existing names that are not UTF-8. A permissive gate shows them unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Existing {
-    /// Shows escaped names ([`escape`]), by which entries are addressed. New names that look escaped are refused.
+    /// Shows escaped names ([`escape`](crate::name::escape)), by which entries are addressed. New names that look escaped are refused.
     #[default]
     Escape,
     /// Shows names unchanged.
