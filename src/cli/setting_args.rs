@@ -91,7 +91,12 @@ fn option(setting: &'static Setting) -> Arg {
         SettingKind::Profiles => {
             arg.value_delimiter(',').action(ArgAction::Append).hide_possible_values(true)
         }
-        SettingKind::Choice { .. } => arg.ignore_case(true),
+        SettingKind::Choice { .. } => match setting.alone {
+            Some(word) => {
+                arg.ignore_case(true).num_args(0..=1).require_equals(true).default_missing_value(word)
+            }
+            None => arg.ignore_case(true),
+        },
         SettingKind::Path => arg.value_hint(ValueHint::FilePath),
         _ => arg,
     }

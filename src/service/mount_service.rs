@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use namegate_core::gate::{Gate, Mode};
-use namegate_core::policy::{Normalization, OnMismatch, Policy};
+use namegate_core::policy::{Normalization, OnMismatch};
 use namegate_files::json::JsonBytes;
 use namegate_files::time::timestamp;
 use namegate_mount::{Handle, ServeConfig};
@@ -89,8 +89,8 @@ impl MountService {
         let after = ServeConfig::new(gate, settings);
         check_encoding(&after.gate)?;
         let before = self.mount.handle.swap(after.clone()).ok_or("the mount has ended")?;
-        if before.gate.policy().normalization() != after.gate.policy().normalization() {
-            warn_of_conversion(after.gate.policy());
+        if before.gate.equivalence() != after.gate.equivalence() {
+            log_equivalence(&after.gate);
         }
         let policy = |config: &ServeConfig| ActivePolicy::from_policy(config.gate.policy()).to_string();
         let (old, new) = (policy(&before), policy(&after));
@@ -228,8 +228,15 @@ impl ControlHandler for MountService {
     }
 }
 
-/// Warns of a policy by which programs that compare listings find other names than they wrote.
-pub(super) fn warn_of_conversion(policy: &Policy) {
+/// Says what a gate makes of names that users would not expect.
+pub(super) fn log_equivalence(gate: &Gate) {
+    let policy = gate.policy();
+    if gate.ignores_case() {
+        log::info!(
+            "names that differ only in case are one name: of entries that have such names already, other spellings mean the first one; \
+             `namegate scan SOURCE --profile windows` lists them"
+        );
+    }
     if let Some(Normalization { form, on_mismatch: OnMismatch::Convert }) = policy.normalization() {
         log::warn!(
             "names are converted to {form}: `rsync --delete-after` and the like find other names than they wrote, and remove the files; \

@@ -25,7 +25,7 @@ use super::confinement::{give_up, raise_open_files};
 use super::control::{self, ControlHandler, ControlServer, InstanceName, NameTaken, ReservedSocket};
 use super::detach::{DaemonRole, ReadySender, divide};
 use super::mount_config::{MountConfig, check_encoding, outlets};
-use super::mount_service::{MountService, ServedMount, mode_by_hand, warn_of_conversion};
+use super::mount_service::{MountService, ServedMount, log_equivalence, mode_by_hand};
 use super::notify::ServiceManager;
 use super::serve_error::{ServeError, cannot};
 use super::signals::{ServerSignals, SignalRequest};
@@ -209,7 +209,7 @@ fn mount(
     let serve = config.serve.clone();
     let mounted = namegate_mount::mount(&config.source, &config.mountpoint, serve, audit, &options);
     let mounted = mounted.map_err(ServeError::new)?;
-    warn_of_conversion(config.serve.gate.policy());
+    log_equivalence(&config.serve.gate);
     Ok(mounted)
 }
 

@@ -22,13 +22,17 @@ fn two_spellings_of_one_entry_never_disagree_about_its_existence() {
     for (form, names) in [("nfc", [NFC, NFD]), ("nfd", ["\u{212A}", "K"]), ("nfkc", ["file", "\u{FB01}le"])] {
         for on_mismatch in ["convert", "match"] {
             let Some(mounted) = mounted(form, on_mismatch) else { return };
-            never_disagree(&mounted, names, form, on_mismatch);
+            never_disagree(&mounted, names, &format!("{form} {on_mismatch}"));
         }
+    }
+    for table in ["ntfs", "apfs"] {
+        let Some(mounted) = TestMount::new(&[&format!("--ignore-case={table}")]) else { return };
+        never_disagree(&mounted, ["README.txt", "Readme.TXT"], table);
     }
 }
 
 /// The kernel must not cache an outdated answer for any spelling.
-fn never_disagree(mounted: &TestMount, names: [&str; 2], form: &str, on_mismatch: &str) {
+fn never_disagree(mounted: &TestMount, names: [&str; 2], rule: &str) {
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     let both = names.map(|name| mnt.join(name));
     let agree = |expected: bool, when: &str| {
@@ -38,7 +42,7 @@ fn never_disagree(mounted: &TestMount, names: [&str; 2], form: &str, on_mismatch
         }
         for path in both.iter().chain(both.iter().rev()) {
             let found = fs::symlink_metadata(path).map(drop);
-            assert_eq!(found.is_ok(), expected, "{when}, {form} {on_mismatch}: {path:?}");
+            assert_eq!(found.is_ok(), expected, "{when}, {rule}: {path:?}");
         }
     };
     for is_dir in [false, true] {

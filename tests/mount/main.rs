@@ -17,6 +17,7 @@ mod handles;
 mod helper;
 mod idmap;
 mod iflags;
+mod ignore_case;
 mod kept_content;
 mod lifetime;
 mod links;

@@ -4,8 +4,9 @@
 //! the gate does not compile. The gate returns *why* a name is refused; its caller translates that into an errno, a log record
 //! or a response.
 //!
-//! If the policy converts or matches, one entry has many spellings. They all have the same *key*: the spelling in the policy's
-//! form. A lookup tries in this order: [`Admitted::as_bytes`], so that an entry with exactly this name stays reachable,
+//! If the policy converts or matches, or the gate ignores case, one entry has many spellings. They all have the same *key*: the
+//! spelling in the policy's form, with its case folded. A lookup tries in this order: [`Admitted::as_bytes`], so that an entry with
+//! exactly this name stays reachable,
 //! whatever its form; [`Admitted::key_bytes`], under which a converting gate stored the entry; and any entry of the directory
 //! whose [`Gate::key_bytes`] is that key. The last step needs only the entries that are not stored under their key.
 //!
@@ -15,27 +16,29 @@
 //! Names are bytes, as they are for the kernel. On Unix there are also methods for names as [`OsStr`](std::ffi::OsStr): [`Gate::admit`], [`Gate::key`], [`Gate::show`].
 
 mod encoding;
+mod equivalence;
 #[cfg(unix)]
 mod os;
+mod refusal;
 
 use std::borrow::Cow;
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 
 pub use encoding::EncodingConflict;
 use encoding::NameEncoder;
+pub use equivalence::{IgnoreCase, NameEquality};
 
+use crate::name::casefold;
 use crate::name::escape::{
     escape_within, escape_within_with, is_escaped, is_shortened, reads_as_escape, unescape,
 };
-use crate::name::normalize::{Form, to_form};
 use crate::name::substitutes::KnownMap;
-use crate::name::{Span, misread, spelling, utf8};
+use crate::name::{Span, misread, utf8};
 use crate::policy::rule::RuleId;
-use crate::policy::{OnMismatch, Policy, Verdict, Violation};
+use crate::policy::{Policy, Verdict, Violation};
 #[cfg(unix)]
 pub use os::Shown;
+pub use refusal::Refusal;
 
 /// The longest name that Linux file systems store, in bytes (`NAME_MAX`, limits.h).
 pub const NAME_MAX: usize = 255;
@@ -82,6 +85,7 @@ pub struct Gate {
     substitutes: KnownMap,
     /// Set if the gate encodes and has something to encode.
     encoder: Option<NameEncoder>,
+    ignore_case: Option<IgnoreCase>,
 }
 
 /// A name that a gate has admitted. Only a gate makes one.
@@ -93,33 +97,6 @@ pub struct Admitted<'n> {
     noted: Option<Violation>,
 }
 
-/// Why a gate refuses a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The name breaks the policy.
-    Violates(Violation),
-    /// The name, or the spelling stored for it, is longer than [`NAME_MAX`].
-    TooLong {
-        /// How many bytes would have to be stored.
-        bytes: usize,
-        /// The excess bytes of the given name; all of it if another spelling would be stored.
-        span: Span,
-    },
-    /// No entry can have this name.
-    CannotExist(Violation),
-    /// A new name looks like the escaped form of another name, so it would be shown under a third name.
-    ReadsAsEscape {
-        /// The length of the name.
-        bytes: usize,
-    },
-    /// The name is an escaped form, but no entry has the original name.
-    NotShown {
-        /// The length of the name.
-        bytes: usize,
-    },
-}
-
 impl Gate {
     /// A gate for `policy`, which shows existing names that are not UTF-8 escaped.
     pub fn new(policy: Arc<Policy>, mode: Mode) -> Self {
@@ -129,6 +106,7 @@ impl Gate {
             existing: Existing::default(),
             substitutes: KnownMap::TO_RCLONE,
             encoder: None,
+            ignore_case: None,
         };
         gate.with_mode(mode)
     }
@@ -137,6 +115,12 @@ impl Gate {
     #[must_use]
     pub fn with_existing(self, existing: Existing) -> Self {
         Self { existing, ..self }
+    }
+
+    /// Changes which names are equal but for case.
+    #[must_use]
+    pub fn with_ignore_case(self, ignore_case: Option<IgnoreCase>) -> Self {
+        Self { ignore_case, ..self }
     }
 
     /// Changes the mode.
@@ -204,12 +188,17 @@ impl Gate {
         match admitted.name.len() {
             bytes if bytes <= NAME_MAX => Ok(admitted),
             _ if intent == Intent::Address && self.has_other_spellings_bytes(&admitted.name) => Ok(admitted),
+            // A client may ask for it, and finds out when it creates the name.
+            _ if intent == Intent::Address && name.len() <= NAME_MAX => {
+                Err(Refusal::NotShown { bytes: name.len() })
+            }
             bytes => Err(Refusal::TooLong { bytes, span: excess(name) }),
         }
     }
 
-    /// The key of `name`, which all its spellings share: the spelling in the policy's form. The name itself if the policy
-    /// neither converts nor matches, if the name is not UTF-8, or if no entry could have that spelling (NFKC converts U+FF0F
+    /// The key of `name`, which all its spellings share: the spelling in the policy's form, with its case folded. The name itself if
+    /// the policy neither converts nor matches and case matters, if the name is not UTF-8, or if no entry could have that spelling
+    /// (NFKC converts U+FF0F
     /// to `/`). A key may be longer than [`NAME_MAX`].
     ///
     /// ```
@@ -231,9 +220,9 @@ impl Gate {
         self.other_key(name).map_or(Cow::Borrowed(name), Cow::Owned)
     }
 
-    /// Whether an entry can have several spellings, because the policy converts or matches.
+    /// Whether an entry can have several spellings, because the policy converts or matches, or the gate ignores case.
     pub fn knows_spellings(&self) -> bool {
-        self.equivalence().is_some()
+        self.equivalence() != NameEquality::default()
     }
 
     /// Whether another name may have the [key](Self::key_bytes) of `name`; `false` is certain. Reads no directory.
@@ -252,20 +241,17 @@ impl Gate {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn has_other_spellings_bytes(&self, name: &[u8]) -> bool {
-        let spelt = |form| std::str::from_utf8(name).is_ok_and(|name| spelling::has_others(name, form));
-        self.equivalence().is_some_and(spelt)
-    }
-
-    /// The form in which names are compared, if different names can be equal.
-    fn equivalence(&self) -> Option<Form> {
-        let normalization = self.policy.normalization()?;
-        (normalization.on_mismatch != OnMismatch::Refuse).then_some(normalization.form)
+        let NameEquality { form, fold } = self.equivalence();
+        std::str::from_utf8(name).is_ok_and(|name| casefold::has_other_spellings(name, form, fold))
     }
 
     /// The key of `name`, if it differs from the name. Allocates nothing otherwise.
     fn other_key(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let form = self.equivalence()?;
-        match to_form(std::str::from_utf8(name).ok()?, form) {
+        let NameEquality { form, fold } = self.equivalence();
+        if form.is_none() && fold.is_none() {
+            return None;
+        }
+        match casefold::key(std::str::from_utf8(name).ok()?, form, fold) {
             Cow::Owned(key) => Some(key.into_bytes()).filter(|key| can_be_stored(key)),
             Cow::Borrowed(_) => None,
         }
@@ -290,10 +276,9 @@ impl Gate {
                 let noted = self.violation_of(name, &encoded);
                 Ok(self.as_stored(encoded, noted))
             }
-            // A name in the form is its own key.
             Verdict::Rewrite(stored) => {
                 let noted = self.violation_of(name, &encoded);
-                Ok(Admitted { name: Cow::Owned(stored.into_bytes()), key: None, noted })
+                Ok(self.as_stored(Cow::Owned(stored.into_bytes()), noted))
             }
             Verdict::Reject(violation) if self.mode == Mode::Permissive && can_be_stored(name) => {
                 Ok(self.as_stored(encoded, Some(violation)))
@@ -437,51 +422,6 @@ impl Admitted<'_> {
     /// Copies the name, so that it outlives the given one.
     pub fn into_owned(self) -> Admitted<'static> {
         Admitted { name: Cow::Owned(self.name.into_owned()), key: self.key, noted: self.noted }
-    }
-}
-
-impl Refusal {
-    /// The rule that the name breaks; `None` if it is refused because of escaping.
-    pub fn rule(&self) -> Option<RuleId> {
-        match self {
-            Self::Violates(violation) | Self::CannotExist(violation) => Some(violation.rule),
-            Self::TooLong { .. } => Some(RuleId::NameTooLong),
-            Self::ReadsAsEscape { .. } | Self::NotShown { .. } => None,
-        }
-    }
-
-    /// The bytes of the given name that break the rule.
-    pub fn span(&self) -> Span {
-        match self {
-            Self::Violates(violation) | Self::CannotExist(violation) => violation.span,
-            Self::TooLong { span, .. } => *span,
-            Self::ReadsAsEscape { bytes } | Self::NotShown { bytes } => Span::new(0, *bytes),
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Violates(violation) => violation.fmt(f),
-            Self::TooLong { bytes, .. } => {
-                write!(f, "the name is {bytes} bytes long; the limit is {NAME_MAX}")
-            }
-            Self::CannotExist(violation) => write!(f, "no entry can have this name: {violation}"),
-            Self::ReadsAsEscape { .. } => f.write_str("the name looks like the escaped form of another name"),
-            Self::NotShown { .. } => {
-                f.write_str("the name is an escaped form, and no entry has the original name")
-            }
-        }
-    }
-}
-
-impl Error for Refusal {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Violates(violation) | Self::CannotExist(violation) => Some(violation),
-            Self::TooLong { .. } | Self::ReadsAsEscape { .. } | Self::NotShown { .. } => None,
-        }
     }
 }
 

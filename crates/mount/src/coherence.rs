@@ -119,15 +119,17 @@ impl ConfiguredServer<'_> {
 
     /// How long the kernel may cache that `name` in `parent` leads to `child`, or with `None` to nothing.
     ///
-    /// Names on another file system expire, and those that lead there: what is mounted is not reported. So do names with several spellings,
-    /// and shortened ones. An absent name lasts or is not kept at all.
+    /// Names on another file system expire, and those that lead there: what is mounted is not reported. So do names with several spellings
+    /// ([`crate::spelling`]), and shortened ones. An absent name lasts or is not kept at all.
     pub(super) fn name_timeout(&self, parent: NodeId, name: &OsStr, child: Option<NodeId>) -> Duration {
         let timeout = self.timeouts().entry;
-        if timeout.is_zero() || !self.may_be_kept(parent, name) {
+        let is_ambiguous = self.config.is_ambiguous(name);
+        if timeout.is_zero() || is_ambiguous && child.is_none() || !self.may_be_kept(parent, name) {
             return Duration::ZERO;
         }
         let is_own = |node| self.tree.is_own(node);
         let lasts = self.lasts()
+            && !is_ambiguous
             && is_own(parent)
             && child.is_none_or(is_own)
             && is_translated_to(&self.config.serve.gate, name)

@@ -105,6 +105,9 @@ impl RequestCore {
         weight: Weight,
         job: impl FnOnce(&RequestContext<'_>) + Send + 'static,
     ) {
+        if op != Op::Lookup {
+            self.lookup_threads.note_other(caller.pid);
+        }
         let request = self.begin(op, caller.uid, weight);
         match request.lane {
             None => request.run_inline(job),

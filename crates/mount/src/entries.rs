@@ -16,8 +16,10 @@ use namegate_wire::Reply;
 use namegate_wire::abi::CreateIn;
 use nix::errno::Errno;
 
+use super::alias::RenameLookups;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
+use super::spelling::NameHash;
 use crate::passthrough::{Caller, Fh, LookupEntry, NewEntry, NodeId};
 
 /// A new entry on its way to another thread.
@@ -56,8 +58,8 @@ impl RequestCore {
         let (pid, name) = (caller.pid, name.to_owned());
         self.serve(Op::Lookup, &caller, self.weight_of(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
-            let found = serving.server.lookup(parent, &name);
-            serving.entry(parent, &name, found, reply);
+            let found = serving.look_up(pid, parent, &name);
+            serving.entry(&caller, (parent, &name), found, reply);
         });
     }
 
@@ -96,7 +98,7 @@ impl RequestCore {
         let (op, name, new) = (operation(new), name.to_owned(), OwnedEntry::new(new));
         self.serve(op, &caller, self.weight_of(parent), move |serving| {
             let made = serving.server.make(&caller, parent, &name, new.as_new());
-            serving.entry(parent, &name, made, reply);
+            serving.entry(&caller, (parent, &name), made, reply);
         });
     }
 
@@ -111,7 +113,7 @@ impl RequestCore {
         let name = name.to_owned();
         self.serve(Op::Link, &caller, self.on_both(node, parent), move |serving| {
             let made = serving.server.link(&caller, node, parent, &name);
-            serving.entry(parent, &name, made, reply);
+            serving.entry(&caller, (parent, &name), made, reply);
         });
     }
 
@@ -127,7 +129,8 @@ impl RequestCore {
         self.serve(Op::Create, &caller, self.weight_of(parent), move |serving| {
             let server = &serving.server;
             let make = || server.create(&caller, parent, &name, mode, flags);
-            serving.create(&caller, flags, make, Some((parent, &name)), reply);
+            let kept = (!caller.uses_alias).then_some((parent, &*name));
+            serving.create(&caller, flags, make, kept, reply);
         });
     }
 
@@ -142,6 +145,9 @@ impl RequestCore {
     }
 
     pub(super) fn unlink(self: &Arc<Self>, caller: Caller, parent: NodeId, name: &OsStr, reply: Reply) {
+        if self.lookup_threads.must_look_up_again(caller.pid, NameHash::new(parent, name)) {
+            return reply.error(Errno::ESTALE);
+        }
         let name = name.to_owned();
         self.serve(Op::Unlink, &caller, self.weight_of(parent), move |serving| {
             serving.empty(serving.server.unlink(serving.user(), parent, &name), reply);
@@ -149,6 +155,9 @@ impl RequestCore {
     }
 
     pub(super) fn rmdir(self: &Arc<Self>, caller: Caller, parent: NodeId, name: &OsStr, reply: Reply) {
+        if self.lookup_threads.must_look_up_again(caller.pid, NameHash::new(parent, name)) {
+            return reply.error(Errno::ESTALE);
+        }
         let name = name.to_owned();
         self.serve(Op::Rmdir, &caller, self.weight_of(parent), move |serving| {
             serving.empty(serving.server.rmdir(serving.user(), parent, &name), reply);
@@ -164,9 +173,13 @@ impl RequestCore {
         reply: Reply,
     ) {
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        let hash = |(parent, name): (NodeId, &OsStr)| NameHash::new(parent, name);
+        let (from, to) = (hash((parent, &name)), hash((new_parent, &new_name)));
+        let looked_up = self.lookup_threads.of_rename(caller.pid, from, to);
         self.serve(Op::Rename, &caller, self.on_both(parent, new_parent), move |serving| {
             let (from, to) = ((parent, &*name), (new_parent, &*new_name));
-            let renamed = serving.server.rename(&caller, from, to, flags);
+            let again = |names| serving.core.lookup_threads.look_up_again(caller.pid, names);
+            let renamed = serving.server.rename(&caller, from, to, flags, (looked_up, &again));
             [from, to].into_iter().for_each(|(parent, name)| serving.server.carry_name(parent, name));
             serving.empty(renamed, reply);
         });
@@ -174,11 +187,6 @@ impl RequestCore {
 }
 
 impl ConfiguredServer<'_> {
-    pub(super) fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
-        let name = self.admit_existing(parent, name)?;
-        Ok(self.tree.lookup_equivalent(self.config.equivalence.as_ref(), parent, &name)?)
-    }
-
     pub(super) fn make(
         &self,
         caller: &Caller,
@@ -189,8 +197,11 @@ impl ConfiguredServer<'_> {
         if let NewEntry::Symlink(target) = new {
             self.check_target(caller, parent, name, target)?;
         }
-        let name = self.admit_new(operation(new), caller, parent, name)?;
-        self.change(parent, &name, |name| self.tree.make(caller, parent, name, new))
+        let admitted = self.admit_new(operation(new), caller, parent, name)?;
+        self.change(parent, &admitted, |stored| {
+            let made = self.tree.make(caller, parent, stored, new)?;
+            Ok(LookupEntry { name: self.used_name(stored, name), ..made })
+        })
     }
 
     pub(super) fn link(
@@ -200,8 +211,11 @@ impl ConfiguredServer<'_> {
         parent: NodeId,
         name: &OsStr,
     ) -> Result<LookupEntry> {
-        let name = self.admit_new(Op::Link, caller, parent, name)?;
-        self.change(parent, &name, |name| self.tree.link(caller, node, parent, name))
+        let admitted = self.admit_new(Op::Link, caller, parent, name)?;
+        self.change(parent, &admitted, |stored| {
+            let made = self.tree.link(caller, node, parent, stored)?;
+            Ok(LookupEntry { name: self.used_name(stored, name), ..made })
+        })
     }
 
     pub(super) fn create(
@@ -212,8 +226,11 @@ impl ConfiguredServer<'_> {
         mode: u32,
         flags: i32,
     ) -> Result<(LookupEntry, Fh)> {
-        let name = self.admit_new(Op::Create, caller, parent, name)?;
-        self.change(parent, &name, |name| self.tree.create(caller, parent, name, mode, flags))
+        let admitted = self.admit_new(Op::Create, caller, parent, name)?;
+        self.change(parent, &admitted, |stored| {
+            let (made, fh) = self.tree.create(caller, parent, stored, mode, flags)?;
+            Ok((LookupEntry { name: self.used_name(stored, name), ..made }, fh))
+        })
     }
 
     pub(super) fn unlink(&self, uid: u32, parent: NodeId, name: &OsStr) -> Result<()> {
@@ -242,61 +259,48 @@ impl ConfiguredServer<'_> {
         Ok(self.tree.change_equivalent(self.config.equivalence.as_ref(), parent, name, change)?)
     }
 
-    /// In an exchange both names exist; otherwise the new name is created.
+    /// In an exchange both names exist; otherwise the new name is created. Names that led to
+    /// aliases are passed to `again`, and the rename fails with ESTALE.
     pub(super) fn rename(
         &self,
         caller: &Caller,
         (parent, name): (NodeId, &OsStr),
         (new_parent, new_name): (NodeId, &OsStr),
         flags: u32,
+        (looked_up, again): (RenameLookups, &dyn Fn([Option<NameHash>; 2])),
     ) -> Result<()> {
-        if self.config.equivalence.is_some() {
-            self.delay_first_rename((parent, name), (new_parent, new_name), flags)?;
-        }
+        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
         let leaves_whiteout = flags & libc::RENAME_WHITEOUT != 0;
         if leaves_whiteout {
             // The whiteout is a new entry under the old name.
             self.admit_new(Op::Rename, caller, parent, name)?;
         }
-        let name = self.admit_existing(parent, name)?;
-        let new_name = match flags & libc::RENAME_EXCHANGE {
-            0 => self.admit_new(Op::Rename, caller, new_parent, new_name)?,
-            _ => self.admit_existing(new_parent, new_name)?,
+        let admitted = self.admit_existing(parent, name)?;
+        let new_admitted = match is_exchange {
+            false => self.admit_new(Op::Rename, caller, new_parent, new_name)?,
+            true => self.admit_existing(new_parent, new_name)?,
         };
         Ok(self.tree.change_two_equivalent(
             self.config.equivalence.as_ref(),
-            (parent, &name),
-            (new_parent, &new_name),
-            |name, new_name| {
-                if leaves_whiteout {
-                    self.check_stored(name)?;
+            (parent, &admitted),
+            (new_parent, &new_admitted),
+            !is_exchange && !leaves_whiteout,
+            |stored, new_stored| {
+                let is_one = parent == new_parent && stored.key() == new_stored.key();
+                // A rename to another spelling of its own needs the alias of that.
+                let aliases = [looked_up.from_alias, looked_up.to_alias.filter(|_| !is_one)];
+                again(aliases);
+                let is_delayed = self.must_delay((parent, stored), (new_parent, new_stored, new_name))
+                    | (is_exchange && self.must_delay((new_parent, new_stored), (parent, stored, name)));
+                // The old name would become the new one, with its timeout.
+                if is_delayed || looked_up.may_be_cached && is_one || aliases != [None, None] {
+                    return Err(Errno::ESTALE);
                 }
-                self.tree.rename(caller, parent, name, new_parent, new_name, flags)
+                if leaves_whiteout {
+                    self.check_stored(stored)?;
+                }
+                self.tree.rename(caller, parent, stored, new_parent, new_stored, flags)
             },
         )?)
-    }
-
-    /// Delays the first attempt to rename an entry from a name that the kernel may cache to one that it must not: see
-    /// [`PendingRenames`].
-    ///
-    /// # Errors
-    /// ESTALE: the kernel then looks up both names again and repeats the rename.
-    fn delay_first_rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> Result<()> {
-        let is_ambiguous = |(_, name): (NodeId, &OsStr)| self.config.is_ambiguous(name);
-        // The next rename from a name in `leaving` is not delayed, so no cached entry must come to such a name either.
-        let is_never_cached =
-            |(parent, name)| is_ambiguous((parent, name)) || self.leaving.contains(parent, name);
-        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
-        let leaving = if !is_ambiguous(from) && is_never_cached(to) {
-            from
-        } else if is_exchange && !is_ambiguous(to) && is_never_cached(from) {
-            to
-        } else {
-            return Ok(());
-        };
-        match self.leaving.delay_first_rename(leaving) {
-            true => Ok(()),
-            false => Err(Errno::ESTALE.into()),
-        }
     }
 }

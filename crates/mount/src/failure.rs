@@ -1,7 +1,7 @@
 //! Reasons why a request fails, and their errno.
 
 use namegate_core::gate::Refusal;
-use namegate_sys::process::is_kernel_thread;
+use namegate_sys::process::kernel_thread;
 use nix::errno::Errno;
 
 /// The reason why a request fails.
@@ -30,9 +30,9 @@ impl From<Errno> for RequestFailure {
 impl RequestFailure {
     /// The gate rejected a name for the process `pid`.
     pub(super) fn refused(refusal: Refusal, pid: u32) -> Self {
-        match is_kernel_thread(pid, "nfsd") {
-            true => Self::RefusedToNfs(refusal),
-            false => Self::Refused(refusal),
+        match kernel_thread(pid).as_deref() {
+            Some("nfsd") => Self::RefusedToNfs(refusal),
+            _ => Self::Refused(refusal),
         }
     }
 

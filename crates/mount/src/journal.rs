@@ -74,11 +74,11 @@ pub trait MountJournal: RequestJournal + TreeJournal {
         Vec::new()
     }
 
-    /// The rename of a name with this hash was delayed.
-    fn note_delayed_rename(&self, _hash: u64) {}
+    /// The kernel must not cache names of an entry with this hash from now on.
+    fn note_uncached_name(&self, _hash: u64) {}
 
-    /// The hashes of names whose renames a previous server has delayed.
-    fn delayed_renames(&self) -> Vec<u64> {
+    /// The hashes of entries of which a previous server has noted that.
+    fn uncached_names(&self) -> Vec<u64> {
         Vec::new()
     }
 }

@@ -10,6 +10,7 @@
 //! Sources: fuse(4), linux/fuse.h, and `fuser` 0.18.
 
 mod admission;
+mod alias;
 mod attach;
 mod attributes;
 mod backing;
@@ -33,6 +34,7 @@ mod mounted;
 mod mountpoint;
 mod node_number;
 mod options;
+mod other_spelling;
 pub mod passthrough;
 mod prune;
 mod readers;

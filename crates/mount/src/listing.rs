@@ -14,7 +14,7 @@ use super::encode::dirent_kind;
 use super::request_context::RequestContext;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
-use crate::passthrough::{Caller, DirEntry, Fh, LookupEntry, NodeId};
+use crate::passthrough::{Caller, DirEntry, Fh, Listing, LookupEntry, NodeId};
 use crate::workers::Load;
 
 impl RequestCore {
@@ -22,6 +22,7 @@ impl RequestCore {
         self.serve(Op::Opendir, &caller, self.weight_of(node), move |serving| {
             match serving.core.server.tree.opendir(node, serving.user()) {
                 Ok((Fh(fh), listing)) => {
+                    let listing = if caller.uses_alias { Listing::Unsettled } else { listing };
                     let open_flags = serving.core.readers.opens(caller.pid, node).flags(listing);
                     reply.message(&OpenOut { fh, open_flags, backing_id: 0 });
                 }
@@ -43,7 +44,7 @@ impl RequestCore {
     pub(super) fn readdirplus(self: &Arc<Self>, caller: Caller, node: NodeId, arg: &ReadIn, reply: Entries) {
         let (fh, offset) = (Fh(arg.fh), arg.offset);
         self.serve(Op::Readdirplus, &caller, self.weight_of(node), move |serving| {
-            serving.entries(caller.pid, node, fh, offset, reply);
+            serving.entries(&caller, node, fh, offset, reply);
         });
     }
 
@@ -124,7 +125,8 @@ impl RequestContext<'_> {
 
     /// The entries in `dir` from `offset` on. Entries have the attributes of their inodes where the reader wants them, or where the
     /// transport cannot leave them out.
-    fn entries(&self, pid: u32, dir: NodeId, fh: Fh, offset: u64, mut reply: Entries) {
+    fn entries(&self, caller: &Caller, dir: NodeId, fh: Fh, offset: u64, mut reply: Entries) {
+        let pid = caller.pid;
         let mut left = match reply.can_list_names() {
             true => self.core.readers.with_attributes(pid, dir, offset),
             false => usize::MAX,
@@ -156,7 +158,8 @@ impl RequestContext<'_> {
                 }
             };
             let is_written = self.core.backing.is_written(found.node);
-            let answer = self.entry_out(&found, Some((dir, entry.name)), is_written);
+            let kept = (!caller.uses_alias).then_some((dir, entry.name));
+            let answer = self.entry_out(&found, kept, is_written);
             let dirent = Dirent { ino: found.stat.st_ino, ..dirent(entry, kind_of(&found)) };
             if !reply.add_found(&answer, dirent, entry.name) {
                 // The kernel has not received the entry, so it counts no lookup.

@@ -6,39 +6,48 @@
 //! Older kernels drop entries only by name (FUSE_NOTIFY_INVAL_ENTRY), even if they are in use. The server uses this for files that
 //! nobody has open, but not for directories: a working directory would lose its path. This notification waits for other
 //! requests, so a separate thread sends it.
+//!
+//! The same is done for the own name of an entry when a client uses another spelling of it ([`crate::spelling`]).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
+use super::node_number::numbers;
 use super::server::Server;
 use crate::passthrough::NodeId;
 
 /// What is known of how the kernel forgets inodes.
 #[derive(Debug, Default)]
 pub(super) struct Pruning {
-    /// Whether the kernel does not support the message.
-    is_unknown: AtomicBool,
-    /// Queue of the thread for older kernels.
-    forcing: OnceLock<Option<SyncSender<Vec<NodeId>>>>,
+    /// Whether the kernel supports the message.
+    is_supported: OnceLock<bool>,
+    /// Queue of the thread that sends what waits for other requests.
+    forcing: OnceLock<Option<SyncSender<ForcedDrop>>>,
+}
+
+/// What the kernel is made to forget although it may be in use.
+enum ForcedDrop {
+    /// Files that nobody has open.
+    Nodes(Vec<NodeId>),
+    /// A name in a directory.
+    Name(NodeId, OsString),
 }
 
 impl Server {
+    /// Whether the kernel drops names that are not in use at once.
+    pub(super) fn can_prune(&self) -> bool {
+        let Some(notifier) = self.notifier() else { return false };
+        *self.pruning.is_supported.get_or_init(|| notifier.prune(&[]).is_ok())
+    }
+
     /// Asks the kernel to forget those of `nodes` that are not in use. Returns whether the kernel supports this.
     fn prune(&self, nodes: &[NodeId]) -> bool {
-        let Some(notifier) = self.notifier() else { return true };
-        if self.pruning.is_unknown.load(Ordering::Relaxed) {
-            return false;
-        }
+        let Some(notifier) = self.notifier().filter(|_| self.can_prune()) else { return false };
         let numbers: Vec<u64> = nodes.iter().map(|node| node.0).collect();
-        match notifier.prune(&numbers) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                self.pruning.is_unknown.store(true, Ordering::Relaxed);
-                return false;
-            }
-            Err(error) => log::debug!("the kernel does not forget: {error}"),
+        if let Err(error) = notifier.prune(&numbers) {
+            log::debug!("the kernel does not forget: {error}");
         }
         true
     }
@@ -46,35 +55,57 @@ impl Server {
     /// Asks the kernel to forget inodes, if too many cost a descriptor.
     pub(super) fn give_back(self: &Arc<Self>) {
         let nodes = self.tree.surplus();
-        if nodes.is_empty() || self.prune(&nodes) {
-            return;
+        if !nodes.is_empty() && self.notifier().is_some() && !self.prune(&nodes) {
+            // The nodes of a dropped batch are selected again later.
+            self.force(ForcedDrop::Nodes(nodes));
         }
+    }
+
+    /// Makes the kernel forget the name `shown` of `parent`, which leads to `node`: at once unless it is in use, and then as soon as
+    /// the directory is not locked. If too many are in use at once, some stay until their timeouts.
+    pub(super) fn drop_name(self: &Arc<Self>, parent: NodeId, shown: OsString, node: NodeId) {
+        if self.prune(&[node]) {
+            self.force(ForcedDrop::Name(parent, shown));
+        }
+    }
+
+    fn force(self: &Arc<Self>, dropped: ForcedDrop) {
+        /// Maximum number of waiting messages.
+        const WAITING: usize = 64;
         let start = || {
-            /// Maximum number of waiting batches. The nodes of a dropped batch are selected again later.
-            const WAITING: usize = 4;
             let (sender, receiver) = sync_channel(WAITING);
             let server = Arc::downgrade(self);
             let started =
                 thread::Builder::new().name("forgetting".into()).spawn(move || force(&server, &receiver));
-            started.inspect_err(|error| log::warn!("inodes are not given back: {error}")).ok().map(|_| sender)
+            let started =
+                started.inspect_err(|error| log::warn!("the kernel is not made to forget: {error}"));
+            started.ok().map(|_| sender)
         };
         if let Some(forcing) = self.pruning.forcing.get_or_init(start) {
-            let _ = forcing.try_send(nodes);
+            let _ = forcing.try_send(dropped);
         }
     }
 }
 
-/// Makes the kernel forget the received nodes, until the server has ended.
-fn force(server: &Weak<Server>, nodes: &Receiver<Vec<NodeId>>) {
-    for nodes in nodes {
+/// Makes the kernel forget what is received, until the server has ended.
+fn force(server: &Weak<Server>, dropped: &Receiver<ForcedDrop>) {
+    for dropped in dropped {
         let Some(server) = server.upgrade() else { return };
         let Some(notifier) = server.notifier() else { continue };
-        for (parent, name) in nodes.into_iter().filter_map(|node| server.tree.place(node)) {
-            // Usually the kernel caches the stored name; an equivalent name stays cached.
-            if let Some(shown) = server.active_config().serve.gate.show(&name)
-                && let Err(error) = notifier.forget_entry(parent.0, &shown.name)
-            {
-                log::debug!("the kernel does not forget: {error}");
+        let names = match dropped {
+            ForcedDrop::Name(parent, shown) => vec![(parent, shown)],
+            ForcedDrop::Nodes(nodes) => {
+                let gate = &server.active_config().serve.gate;
+                let shown =
+                    |(parent, name): (NodeId, OsString)| Some((parent, gate.show(&name)?.name.into_owned()));
+                nodes.into_iter().filter_map(|node| server.tree.place(node).and_then(shown)).collect()
+            }
+        };
+        for (parent, name) in names {
+            for number in numbers(parent) {
+                if let Err(error) = notifier.forget_entry(number, &name) {
+                    log::debug!("the kernel does not forget: {error}");
+                }
             }
         }
     }

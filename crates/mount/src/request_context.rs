@@ -19,7 +19,7 @@ use super::node_number::numbers;
 use super::request_core::RequestCore;
 use super::server::{ConfiguredServer, Result};
 use super::timeouts::{absent_out, entry_out};
-use crate::passthrough::{LookupEntry, NodeId};
+use crate::passthrough::{Caller, LookupEntry, NodeId, UsedName};
 use crate::workers::{Domain, Lane, Load};
 
 /// A request that is being served.
@@ -119,12 +119,21 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Replies with the entry `name` of `parent`, and charges its descriptor to the user.
-    pub(super) fn entry(&self, parent: NodeId, name: &OsStr, result: Result<LookupEntry>, reply: Reply) {
+    pub(super) fn entry(
+        &self,
+        caller: &Caller,
+        (parent, name): (NodeId, &OsStr),
+        result: Result<LookupEntry>,
+        reply: Reply,
+    ) {
+        let kept = (!caller.uses_alias).then_some((parent, name));
         let is_absent = self.timing.op() == Op::Lookup
             && result.as_ref().is_err_and(|failure| *failure == RequestFailure::Backing(Errno::ENOENT));
-        let timeout = if is_absent { self.server.name_timeout(parent, name, None) } else { Duration::ZERO };
+        let absent =
+            kept.filter(|_| is_absent).map(|(parent, name)| self.server.name_timeout(parent, name, None));
+        let timeout = absent.unwrap_or_default();
         if timeout.is_zero() {
-            return self.found(result, Some((parent, name)), reply);
+            return self.found(result, kept, reply);
         }
         // It is counted as the error that the client gets.
         self.errno(Errno::ENOENT);
@@ -154,6 +163,7 @@ impl<'a> RequestContext<'a> {
         name: Option<(NodeId, &OsStr)>,
         is_written: bool,
     ) -> EntryOut {
+        let name = name.filter(|_| entry.name == UsedName::Own);
         let name = name.map(|(parent, name)| self.server.name_timeout(parent, name, Some(entry.node)));
         let attributes =
             entry.is_current.then(|| self.server.attr_timeout(entry.node, &entry.stat, is_written));

@@ -8,6 +8,7 @@ use namegate_telemetry::metrics::{Gauges, Metrics, Op};
 use namegate_wire::abi::init;
 use namegate_wire::{InitRequest, Negotiated};
 
+use super::alias::LookupThreads;
 use super::backing::Backing;
 use super::journal::MountJournal;
 use super::lock_waiters::LockWaiters;
@@ -24,6 +25,7 @@ pub(super) struct RequestCore {
     pub(super) server: Arc<Server>,
     pub(super) backing: Arc<Backing>,
     pub(super) readers: Readers,
+    pub(super) lookup_threads: LookupThreads,
     pub(super) metrics: Arc<Metrics>,
     pub(super) lock_waiters: LockWaiters,
     /// The number by which the kernel knows the source.
@@ -71,6 +73,7 @@ impl RequestCore {
             server,
             backing,
             readers,
+            lookup_threads: LookupThreads::default(),
             metrics,
             lock_waiters,
             root_number,

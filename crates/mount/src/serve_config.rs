@@ -27,7 +27,7 @@ impl ServeConfig {
     /// Serves the names that `gate` allows, by `settings`.
     pub fn new(gate: Gate, settings: MountSettings) -> Self {
         let gate = gate.with_mode(settings.mode()).with_existing(settings.existing());
-        let gate = gate.with_substitutes(settings.substitutes());
+        let gate = gate.with_substitutes(settings.substitutes()).with_ignore_case(settings.ignore_case());
         // A permissive gate shows names as they are.
         let existing = Some(gate.existing());
         Self { gate, settings: MountSettings { existing, ..settings } }
@@ -37,7 +37,7 @@ impl ServeConfig {
     pub(super) fn show_otherwise(&self, other: &Self) -> bool {
         let (gate, other) = (&self.gate, &other.gate);
         gate.existing() != other.existing()
-            || gate.policy().normalization() != other.policy().normalization()
+            || gate.equivalence() != other.equivalence()
             || !gate.encodes_like(other)
     }
 }

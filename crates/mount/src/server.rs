@@ -18,7 +18,7 @@ use super::failure::RequestFailure;
 use super::journal::MountJournal;
 use super::prune::Pruning;
 use super::serve_config::{ActiveConfig, ServeConfig, outdated};
-use super::spelling::PendingRenames;
+use super::spelling::{NameHash, UncachedNames};
 use super::timeouts::Timeouts;
 use crate::passthrough::{NodeId, Passthrough};
 
@@ -30,7 +30,7 @@ pub(super) type Result<T> = std::result::Result<T, RequestFailure>;
 pub struct Server {
     pub(super) tree: Passthrough,
     active: ArcSwap<ActiveConfig>,
-    pub(super) leaving: PendingRenames,
+    pub(super) uncached: UncachedNames,
     pub(super) audit: Option<Audit>,
     pub(super) metrics: Option<Arc<Metrics>>,
     /// The channel for notifications to the kernel.
@@ -56,7 +56,7 @@ impl Server {
         Self {
             tree,
             active,
-            leaving: PendingRenames::new(&NoJournal),
+            uncached: UncachedNames::new(&NoJournal),
             audit: None,
             metrics: None,
             notifier: OnceLock::new(),
@@ -144,7 +144,7 @@ impl Server {
     /// The server of a mount with this journal.
     #[must_use]
     pub fn with_journal(self, journal: &'static dyn MountJournal) -> Self {
-        Self { leaving: PendingRenames::new(journal), ..self }
+        Self { uncached: UncachedNames::new(journal), ..self }
     }
 
     /// The server with metrics of names that are refused or let through.
@@ -179,11 +179,19 @@ impl ConfiguredServer<'_> {
         self.config.timeouts()
     }
 
-    /// Whether the kernel may cache the name with this reply. A reply by a configuration that is no longer active may be
-    /// wrong by now.
+    /// Whether the kernel may cache the name with this reply, if the entry is shown under it. A reply by a configuration that is no
+    /// longer active may be wrong by now.
     pub(super) fn may_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
         let is_active = Arc::ptr_eq(&self.config, &self.active_config());
-        is_active && !self.config.is_ambiguous(name) && !self.leaving.contains(parent, name)
+        is_active && (self.config.equivalence.is_none() || self.may_own_name_be_kept(parent, name))
+    }
+
+    fn may_own_name_be_kept(&self, parent: NodeId, name: &OsStr) -> bool {
+        let is_uncached = || {
+            let admitted = self.config.serve.gate.admit(Intent::Address, name);
+            admitted.is_ok_and(|admitted| self.uncached.contains(NameHash::new(parent, admitted.key())))
+        };
+        (!self.config.is_ambiguous(name) || self.can_prune()) && !(self.uncached.is_used() && is_uncached())
     }
 
     /// Checks a name that refers to an entry and creates none.

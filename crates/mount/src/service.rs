@@ -10,7 +10,7 @@ use namegate_wire::abi::{ForgetOne, InHeader};
 use namegate_wire::{Entries, Operation, Reply, Request, Service};
 use nix::errno::Errno;
 
-use super::node_number::node;
+use super::node_number::{is_alias, node};
 use super::request_core::RequestCore;
 use crate::passthrough::{Caller, NewEntry};
 
@@ -37,12 +37,16 @@ fn caller(request: &Request<'_>) -> Caller {
         Operation::Create { arg, .. } | Operation::Tmpfile(arg) => arg.umask,
         _ => 0,
     };
-    Caller { umask, ..Caller::of_request((uid, gid), pid, request.group) }
+    let uses_alias = is_alias(request.head.nodeid);
+    Caller { umask, uses_alias, ..Caller::of_request((uid, gid), pid, request.group) }
 }
 
 impl Service for RequestService {
     fn serve(&self, request: &Request<'_>, reply: Reply) {
         let (core, on, by) = (&self.0, node(request.head.nodeid), caller(request));
+        if by.uses_alias && core.lookup_threads.must_fail(request.head.nodeid, by.pid, &request.operation) {
+            return reply.error(Errno::ESTALE);
+        }
         match &request.operation {
             // Only for handles of files (linux/exportfs.h): no path walk asks for these names.
             Operation::Lookup { name } if name.as_bytes() == b"." => core.lookup_again(by, on, reply),

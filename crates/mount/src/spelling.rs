@@ -1,22 +1,30 @@
 //! Equivalent names of one entry, and the dentry cache of the kernel.
 //!
 //! The kernel caches each name separately and does not know that names are equivalent. If an entry is removed by one name, a
-//! cached equivalent name would stay. So names that have equivalents get an entry timeout of zero.
+//! cached equivalent name would stay. So it caches only the name under which an entry is shown, and that only until somebody uses
+//! another one:
 //!
-//! One case remains. A rename moves the cached dentry to the new name (`d_move`), with its timeout: an entry that was renamed from
-//! `a` to `é` would be cached as `é`. Therefore the first request to rename `a` to `é` fails with ESTALE. The kernel then repeats
-//! all lookups and sends the rename again (`retry_estale`, linux/namei.h), and now `a` has a timeout of zero too. The second
-//! request never fails with ESTALE, so a client without that loop (nfsd(7)) succeeds with its second attempt. For the same
-//! reason, the first rename of any other name to `a` fails: its dentry would bring its timeout to `a`, and from there to `é`.
+//! - A reply for another spelling has an entry timeout of zero, so each use of it begins with a lookup.
+//! - With the first such lookup the entry becomes one of the [`UncachedNames`]: from then on its own name has a timeout of zero,
+//!   too. The kernel drops it, if it has it: at once, unless somebody has the file open by that name (FUSE_NOTIFY_PRUNE), and then as
+//!   soon as its directory is not locked (FUSE_NOTIFY_INVAL_ENTRY). A change by the other spelling comes after that lookup.
+//! - Kernels without FUSE_NOTIFY_PRUNE (before 6.18) cache no name that has other spellings.
 //!
-//! What this does not prevent: a second client renames `a` between the two requests of the first one, and has found `a` in the
-//! cache. Then the new name is cached until its timeout. To refuse that request too would mean to refuse those of nfsd.
+//! Two things remain, both with renames.
+//!
+//! A rename moves the cached dentry to the new name (`d_move`), with its timeout. If the new name is another spelling of the entry that
+//! is replaced, or is stored in another form, then the first request fails with ESTALE. The kernel repeats all lookups and sends the
+//! rename again (`retry_estale`, linux/namei.h), and now the old name has a timeout of zero. The second request never fails with
+//! ESTALE, so a client without that loop (nfsd(7)) succeeds with its second attempt.
+//!
+//! A rename to another spelling of the same entry does not come if the kernel sees one inode under both names (`vfs_rename`). So the
+//! lookup of another spelling that may belong to one leads to an alias of the node ([`crate::alias`]).
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use namegate_core::gate::{Admitted, Gate};
 use parking_lot::Mutex;
@@ -38,61 +46,68 @@ impl NameEquivalence for Gate {
     }
 }
 
-/// Old names of entries that were renamed, or are about to be renamed, to names with equivalents. They get an entry timeout of zero
-/// too, so that a program that uses the same temporary name again needs no second request.
+/// A name of a directory, or the key of its spellings, as a hash. Two that have the same hash cost a request more, and no more than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NameHash(u64);
+
+impl NameHash {
+    pub(super) fn new(parent: NodeId, name: &OsStr) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (parent, name).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// Entries whose own names the kernel must not cache, by the keys of their names: somebody uses another spelling, or they are about
+/// to be renamed to one.
 #[derive(Debug)]
-pub(super) struct PendingRenames {
-    /// The names, with the order of their last use.
-    names: Mutex<HashMap<(NodeId, OsString), u64>>,
-    came: AtomicU64,
-    /// Where a successor finds the names, by their hashes.
+pub(super) struct UncachedNames {
+    /// The last ones, and those before.
+    generations: Mutex<[HashSet<NameHash>; 2]>,
+    is_used: AtomicBool,
+    /// Where a successor finds them.
     journal: &'static dyn MountJournal,
-    /// The names of a predecessor.
-    before: HashSet<u64>,
+    /// Those of a predecessor.
+    before: HashSet<NameHash>,
 }
 
-fn hash(name: &(NodeId, OsString)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
-}
+impl UncachedNames {
+    /// More than the number of names between two requests of one system call.
+    const MAX_GENERATION: usize = 4096;
 
-impl PendingRenames {
-    /// More than the number of renames between their first and second request.
-    const MAX_PENDING: usize = 1024;
-
-    /// With the names of a predecessor: a client whose first request that has delayed must not be delayed again.
+    /// With those of a predecessor: a client whose request that has delayed must not be delayed again.
     pub(super) fn new(journal: &'static dyn MountJournal) -> Self {
-        let before = journal.delayed_renames().into_iter().collect();
-        Self { names: Mutex::default(), came: AtomicU64::new(0), journal, before }
+        let before: HashSet<_> = journal.uncached_names().into_iter().map(NameHash).collect();
+        let is_used = AtomicBool::new(!before.is_empty());
+        Self { generations: Mutex::default(), is_used, journal, before }
     }
 
-    /// Whether the entry may be renamed now: not at the first request.
-    pub(super) fn delay_first_rename(&self, (parent, name): (NodeId, &OsStr)) -> bool {
-        let mut names = self.names.lock();
-        let came = self.came.fetch_add(1, Ordering::AcqRel);
-        let name = (parent, name.to_owned());
-        let hash = hash(&name);
-        let was_known = names.insert(name, came).is_some() || self.before.contains(&hash);
-        if !was_known {
-            self.journal.note_delayed_rename(hash);
-        }
-        if names.len() > Self::MAX_PENDING
-            && let Some(oldest) = names.iter().min_by_key(|(_, came)| **came).map(|(name, _)| name.clone())
-        {
-            names.remove(&oldest);
-        }
-        was_known
-    }
-
-    /// Whether `name` is one of these names.
-    pub(super) fn contains(&self, parent: NodeId, name: &OsStr) -> bool {
-        // Usually there are none, which needs no lock.
-        if self.came.load(Ordering::Acquire) == 0 && self.before.is_empty() {
+    /// Adds a key; returns whether it is new.
+    pub(super) fn add(&self, key: NameHash) -> bool {
+        if self.contains(key) {
             return false;
         }
-        let name = (parent, name.to_owned());
-        self.before.contains(&hash(&name)) || self.names.lock().contains_key(&name)
+        let mut generations = self.generations.lock();
+        if generations[0].len() == Self::MAX_GENERATION {
+            let [last, before] = &mut *generations;
+            *before = std::mem::take(last);
+        }
+        let is_new = generations[0].insert(key);
+        self.is_used.store(true, Ordering::Release);
+        if is_new {
+            self.journal.note_uncached_name(key.0);
+        }
+        is_new
+    }
+
+    /// Whether there are any.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    pub(super) fn contains(&self, key: NameHash) -> bool {
+        self.is_used()
+            && (self.before.contains(&key) || self.generations.lock().iter().any(|keys| keys.contains(&key)))
     }
 }
 
@@ -101,21 +116,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_goes_when_it_is_asked_for_the_second_time() {
-        let leaving = PendingRenames::new(&namegate_wire::NoJournal);
-        let root = NodeId::ROOT;
-        assert!(!leaving.contains(root, OsStr::new("a")));
-        assert!(!leaving.delay_first_rename((root, OsStr::new("a"))));
-        assert!(leaving.contains(root, OsStr::new("a")) && !leaving.contains(NodeId(2), OsStr::new("a")));
-        for _ in 0..2 {
-            assert!(leaving.delay_first_rename((root, OsStr::new("a"))));
+    fn names_are_uncached_until_there_are_many_newer_ones() {
+        let names = UncachedNames::new(&namegate_wire::NoJournal);
+        let hash = |parent, name: &str| NameHash::new(NodeId(parent), OsStr::new(name));
+        assert!(!names.contains(hash(1, "a")) && !names.is_used());
+        assert!(names.add(hash(1, "a")));
+        assert!(names.contains(hash(1, "a")) && !names.contains(hash(2, "a")));
+        assert!(!names.add(hash(1, "a")));
+        for i in 0..2 * UncachedNames::MAX_GENERATION {
+            assert!(names.add(hash(1, &i.to_string())));
         }
-        for i in 0..PendingRenames::MAX_PENDING - 1 {
-            assert!(!leaving.delay_first_rename((root, OsStr::new(&i.to_string()))));
-        }
-        assert!(leaving.contains(root, OsStr::new("a")));
-        assert!(!leaving.delay_first_rename((root, OsStr::new("one too many"))));
-        assert!(!leaving.contains(root, OsStr::new("a")), "the oldest is asked for anew");
-        assert_eq!(leaving.names.lock().len(), PendingRenames::MAX_PENDING);
+        assert!(names.add(hash(1, "a")), "it is forgotten");
+        assert!(names.contains(hash(1, "8000")));
     }
 }

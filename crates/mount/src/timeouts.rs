@@ -6,7 +6,7 @@ use namegate_wire::abi::EntryOut;
 use nix::sys::stat::FileStat;
 
 use super::encode::attr;
-use crate::passthrough::{LookupEntry, has_set_id};
+use crate::passthrough::{LookupEntry, UsedName, has_set_id};
 
 /// Cache timeouts of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,9 @@ impl Timeouts {
 
 /// The reply for an entry, whose name and attributes the kernel may cache for these times.
 pub(super) fn entry_out(entry: &LookupEntry, name: Duration, attributes: Duration) -> EntryOut {
-    let LookupEntry { node, generation, stat, .. } = entry;
+    let LookupEntry { node, generation, stat, name: used, .. } = entry;
     EntryOut {
-        nodeid: node.0,
+        nodeid: if let UsedName::Alias(number) = used { *number } else { node.0 },
         generation: (*generation).into(),
         attr: attr(stat),
         ..absent_out(name, attributes)

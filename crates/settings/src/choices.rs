@@ -1,6 +1,6 @@
 //! Settings with a few values, each with its word: the same in files, on command lines, at the control socket and in documents.
 
-use namegate_core::gate::{Existing, Mode};
+use namegate_core::gate::{Existing, IgnoreCase, Mode};
 use namegate_core::name::normalize::Form;
 use namegate_core::name::substitutes::KnownMap;
 use namegate_core::policy::OnMismatch;
@@ -91,6 +91,21 @@ impl Choices for KnownMap {
         choice("catia", Self::TO_CATIA, "Latin-1 characters, as Samba's vfs_catia writes them"),
         choice("sfm", Self::TO_SFM, "Private use, as macOS, Linux and Samba's vfs_fruit write it"),
         choice("sfu", Self::TO_SFU, "Private use, as Windows Services for UNIX wrote it"),
+    ];
+}
+
+impl Choices for Option<IgnoreCase> {
+    const WHAT: &'static str = "table of case";
+    const ALL: &'static [NamedValue<Self>] = &[
+        choice("none", None, "Names that differ in case are different names"),
+        choice("ntfs", Some(IgnoreCase::Ntfs), "Windows, by the table of NTFS"),
+        choice(
+            "apfs",
+            Some(IgnoreCase::Apfs),
+            "macOS: full case folding; composed and decomposed names are equal, too",
+        ),
+        choice("unicode", Some(IgnoreCase::Unicode), "Full case folding (Unicode D144): ß is ss"),
+        choice("ascii", Some(IgnoreCase::Ascii), "A to Z only"),
     ];
 }
 

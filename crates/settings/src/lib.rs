@@ -75,6 +75,8 @@ pub struct Setting {
     pub elsewhere: &'static str,
     /// Words of mount(8) for it, which are long options too, and what they mean.
     pub words: &'static [(&'static str, bool)],
+    /// The word of a choice that the name alone means.
+    pub alone: Option<&'static str>,
     /// The flag of the kernel, and the value that sets it.
     pub kernel_flag: Option<(MsFlags, bool)>,
     /// A reload changes it; anything else changes with the next mount.
@@ -100,6 +102,7 @@ impl Setting {
         places: &[],
         elsewhere: "",
         words: &[],
+        alone: None,
         kernel_flag: None,
         is_live: false,
         is_policy: false,
@@ -124,6 +127,7 @@ impl Setting {
         match self.kind {
             _ if self.may_stand(SettingPlace::Argument) => self.value_name.into(),
             SettingKind::Flag => format!("--{}[=BOOL]", self.name),
+            _ if self.alone.is_some() => format!("--{}[={}]", self.name, self.value_name),
             _ => format!("--{} {}", self.name, self.value_name),
         }
     }

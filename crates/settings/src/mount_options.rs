@@ -172,7 +172,7 @@ impl MountOptions {
                 let meant = meaning
                     .or(matches!(setting.kind, SettingKind::Flag).then_some(true))
                     .map(|flag| flag.to_string());
-                let value = value.or(meant.as_deref().map(OsStr::new));
+                let value = value.or(meant.as_deref().or(setting.alone).map(OsStr::new));
                 let value = value.ok_or_else(|| format!("mount option `{shown}`: a value is required"))?;
                 self.settings.set(setting, value).map_err(|why| format!("mount option `{shown}`: {why}"))
             }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use namegate_core::gate::{Existing, Mode};
+use namegate_core::gate::{Existing, IgnoreCase, Mode};
 use namegate_core::name::normalize::Form;
 use namegate_core::name::substitutes::KnownMap;
 use namegate_core::policy::OnMismatch;
@@ -94,6 +94,11 @@ settings! {
     "Substitutes that mode encode stores for characters that the policy refuses"
     substitutes: KnownMap = KnownMap::TO_RCLONE, {
         name: "substitutes", key: ("mount", "substitutes"), value_name: "SET", places: ALL, is_live: true,
+    }
+    "Ignore the case of names, as Windows and macOS do: an entry keeps its name, and every spelling finds it; with the table of this system"
+    ignore_case: Option<IgnoreCase> = None, {
+        name: "ignore-case", key: ("mount", "ignore-case"), value_name: "TABLE", places: ALL, is_live: true,
+        alone: Some("ntfs"),
     }
     "Appearance of existing names that are not UTF-8; mode permissive always shows them as they are"
     existing: Existing = Existing::Escape, {

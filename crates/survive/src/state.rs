@@ -63,7 +63,7 @@ pub(super) mod head {
     pub(crate) const CLOSING: usize = 32;
     pub(crate) const DEVICES: usize = 128;
     /// A count, and the hashes that were counted last.
-    pub(crate) const LEAVING: usize = 256;
+    pub(crate) const UNCACHED: usize = 256;
     /// A length in bytes and as many bytes.
     pub(crate) const MOUNT_DEVICE: usize = 512;
     pub(crate) const MOUNTPOINT: usize = 1024;

@@ -75,14 +75,14 @@ impl MountJournal for SurvivalState {
     }
 
     /// Takes the place of the oldest one.
-    fn note_delayed_rename(&self, hash: u64) {
-        let room = (head::MOUNT_DEVICE - head::LEAVING - 1) as u64;
-        let count = self.head(head::LEAVING).fetch_add(1, Ordering::AcqRel);
-        self.set(head::LEAVING + 1 + (count % room) as usize, hash);
+    fn note_uncached_name(&self, hash: u64) {
+        let room = (head::MOUNT_DEVICE - head::UNCACHED - 1) as u64;
+        let count = self.head(head::UNCACHED).fetch_add(1, Ordering::AcqRel);
+        self.set(head::UNCACHED + 1 + (count % room) as usize, hash);
     }
 
-    fn delayed_renames(&self) -> Vec<u64> {
-        let words = head::LEAVING + 1..head::MOUNT_DEVICE;
+    fn uncached_names(&self) -> Vec<u64> {
+        let words = head::UNCACHED + 1..head::MOUNT_DEVICE;
         words.map(|word| self.get(word)).filter(|&hash| hash != 0).collect()
     }
 }

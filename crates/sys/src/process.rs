@@ -67,21 +67,19 @@ pub fn fd_info(fd: impl AsFd, field: &str) -> io::Result<Option<u64>> {
     Ok(value.and_then(|value| value.trim().parse().ok()))
 }
 
-/// Whether `pid` is a thread of the kernel with this name (proc_pid_stat(5)). No program can be taken for one.
-pub fn is_kernel_thread(pid: u32, name: &str) -> bool {
-    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_stat_of_kernel_thread(&stat, name))
+/// The name of `pid` if that is a thread of the kernel (proc_pid_stat(5)). No program can be taken for one.
+pub fn kernel_thread(pid: u32) -> Option<String> {
+    kernel_thread_of_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn is_stat_of_kernel_thread(stat: &[u8], name: &str) -> bool {
+fn kernel_thread_of_stat(stat: &[u8]) -> Option<String> {
     /// `PF_KTHREAD` of linux/sched.h.
     const KERNEL_THREAD: u32 = 0x0020_0000;
     // The name may contain anything, the fields after it are numbers.
-    let Some((head, fields)) = std::str::from_utf8(stat).ok().and_then(|stat| stat.rsplit_once(") ")) else {
-        return false;
-    };
-    let flags = fields.split(' ').nth(6).and_then(|flags| flags.parse::<u32>().ok());
-    let is_named = head.split_once(" (").is_some_and(|(_, its_name)| its_name == name);
-    is_named && flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
+    let (head, fields) = std::str::from_utf8(stat).ok()?.rsplit_once(") ")?;
+    let flags = fields.split(' ').nth(6)?.parse::<u32>().ok()?;
+    let (_, name) = head.split_once(" (")?;
+    (flags & KERNEL_THREAD != 0).then(|| name.into())
 }
 
 /// Closes all descriptors from 3 on except `kept`. See close_range(2); if the kernel lacks it (before 5.9), they are closed
@@ -184,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_kernel_thread_is_told_by_its_flags_and_not_by_its_name() {
-        let of = |stat: &str| is_stat_of_kernel_thread(stat.as_bytes(), "nfsd");
+        let of = |stat: &str| kernel_thread_of_stat(stat.as_bytes()).as_deref() == Some("nfsd");
         assert!(of("1234 (nfsd) S 2 0 0 0 -1 2129984 0 0 0 0 0 12\n"));
         // A program may have any name, with numbers in it too.
         assert!(!of("1234 (nfsd) S 1 1234 1234 0 -1 4194560 0 0\n"));
@@ -193,10 +191,10 @@ mod tests {
             !of("1234 (x (nfsd) S 2 0 0 0 -1 2129984 0 0\n") && !of("1234 (nfsd4) S 2 0 0 0 -1 2129984 0\n")
         );
         assert!(!of("") && !of("1234 (nfsd) "));
-        assert!(!is_kernel_thread(std::process::id(), "nfsd") && !is_kernel_thread(0, "nfsd"));
+        assert_eq!((kernel_thread(std::process::id()), kernel_thread(0)), (None, None));
         // In the first process namespace the kernel starts its threads by this one.
         if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
-            assert!(is_kernel_thread(2, "kthreadd") && !is_kernel_thread(2, "nfsd"));
+            assert_eq!(kernel_thread(2).as_deref(), Some("kthreadd"));
         } else {
             println!("SKIPPED: no threads of the kernel are visible here");
         }

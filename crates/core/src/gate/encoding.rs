@@ -15,6 +15,7 @@ use std::fmt;
 
 use super::{Gate, Mode, bytes};
 use crate::name::Span;
+use crate::name::casefold::has_other_spellings;
 use crate::name::normalize::{Form, to_form};
 use crate::name::substitutes::{KnownMap, QUOTE};
 use crate::policy::rule::Severity;
@@ -43,6 +44,8 @@ pub enum EncodingConflict {
     Refused(KnownMap),
     /// The normalization form changes a substitute, or another name into one.
     Unstable(KnownMap, Form),
+    /// A substitute is a letter, and case is ignored: it would be another name's letter in another case.
+    Letter(KnownMap),
 }
 
 impl NameEncoder {
@@ -184,7 +187,11 @@ impl Gate {
     /// # Errors
     /// Why policy and substitutes exclude each other.
     pub fn check_encoding(&self) -> Result<(), EncodingConflict> {
-        self.find_encoder().map(drop)
+        let (encoder, fold) = (self.find_encoder()?, self.equivalence().fold);
+        let has_case = |substitute: char| has_other_spellings(&substitute.to_string(), None, fold);
+        let is_letter =
+            |encoder: NameEncoder| ('\0'..='\x7F').filter_map(|c| encoder.substitute(c, false)).any(has_case);
+        if encoder.is_some_and(is_letter) { Err(EncodingConflict::Letter(self.substitutes)) } else { Ok(()) }
     }
 
     /// Whether both gates encode in the same way.
@@ -247,6 +254,9 @@ impl fmt::Display for EncodingConflict {
             Self::Refused(map) => write!(f, "the policy refuses the substitutes of {}", map.inverse()),
             Self::Unstable(map, form) => {
                 write!(f, "the substitutes of {} are not stable in {form}", map.inverse())
+            }
+            Self::Letter(map) => {
+                write!(f, "a substitute of {} is a letter, whose case would be ignored", map.inverse())
             }
         }
     }

@@ -8,12 +8,13 @@
 //! system uses them.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use icu_casemap::{CaseMapper, CaseMapperBorrowed};
 
 use super::age::{self, AssignedSet};
 use super::normalize::{Form, to_form};
+use super::spelling::{self, SpellingSet};
 
 static CASE: CaseMapperBorrowed<'static> = CaseMapper::new();
 
@@ -58,6 +59,21 @@ impl Fold {
             Self::Ntfs => "ntfs",
             Self::Exfat => "exfat",
         }
+    }
+
+    /// Whether `name` has a code point that is folded, or is in the fold of another.
+    fn has_variants(self, name: &str) -> bool {
+        static SETS: [OnceLock<SpellingSet>; Fold::ALL.len()] = [const { OnceLock::new() }; Fold::ALL.len()];
+        let look_at = |c: char, add: &mut dyn FnMut(char)| {
+            let text = c.to_string();
+            let folded = fold(&text, self);
+            if folded != text {
+                add(c);
+                folded.chars().for_each(add);
+            }
+        };
+        let set = SETS[self as usize].get_or_init(|| SpellingSet::new(look_at));
+        name.chars().any(|c| set.contains(c))
     }
 
     fn scalar(self, c: char) -> char {
@@ -153,6 +169,23 @@ pub fn key(name: &str, form: Option<Form>, case: Option<Fold>) -> Cow<'_, str> {
     let fold_once = |text| then(then(text, |text| fold(text, case)), |text| to_form(text, decomposed));
     let folded = fold_once(to_form(name, decomposed));
     if form.is_compatibility() { fold_once(folded) } else { folded }
+}
+
+/// Whether another string may have the same [`key`] as `name`; `false` is certain.
+///
+/// Proof, with that of [`spelling::has_others`]: a name in which no step of the key changes anything is its own key. If another name
+/// has this key, then some step of its key writes a part of it: the decomposition a code point of that proof, or the fold one that
+/// is the fold of another.
+///
+/// ```
+/// use namegate_core::name::{casefold::{Fold, has_other_spellings}, normalize::Form};
+/// assert!(has_other_spellings("a1", None, Some(Fold::Ntfs)) && has_other_spellings("A1", None, Some(Fold::Ntfs)));
+/// assert!(!has_other_spellings("1", None, Some(Fold::Full)) && !has_other_spellings("日本", None, Some(Fold::Full)));
+/// assert!(has_other_spellings("é", Some(Form::Nfc), None) && !has_other_spellings("é", None, Some(Fold::Ascii)));
+/// ```
+pub fn has_other_spellings(name: &str, form: Option<Form>, case: Option<Fold>) -> bool {
+    form.is_some_and(|form| spelling::has_others(name, form))
+        || case.is_some_and(|case| case.has_variants(name))
 }
 
 /// Applies one more step to a text, which stays borrowed as long as no step changes it.

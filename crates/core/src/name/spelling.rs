@@ -20,32 +20,39 @@ use super::normalize::{Form, NFD, NFKD};
 /// Code points from here on neither decompose nor are reordered nor occur in a decomposition.
 const END: u32 = 0x3_0000;
 
-static CANONICAL: LazyLock<Set> = LazyLock::new(|| Set::for_decomposer(&NFD));
-static COMPATIBILITY: LazyLock<Set> = LazyLock::new(|| Set::for_decomposer(&NFKD));
+static CANONICAL: LazyLock<SpellingSet> = LazyLock::new(|| for_decomposer(&NFD));
+static COMPATIBILITY: LazyLock<SpellingSet> = LazyLock::new(|| for_decomposer(&NFKD));
 
-/// One bit for each code point below [`END`].
-struct Set(Box<[u64]>);
+/// Code points of which every name with another spelling contains one: one bit for each below [`END`].
+pub(super) struct SpellingSet(Box<[u64]>);
 
-impl Set {
-    /// The code points of which every name with another spelling contains one.
-    fn for_decomposer(decomposer: &DecomposingNormalizerBorrowed<'static>) -> Self {
-        let class = CanonicalCombiningClassMapBorrowed::new();
+/// Those of names with another spelling under a normalization form.
+fn for_decomposer(decomposer: &DecomposingNormalizerBorrowed<'static>) -> SpellingSet {
+    let class = CanonicalCombiningClassMapBorrowed::new();
+    SpellingSet::new(|c, add| {
+        let mut decomposition = decomposer.normalize_iter(std::iter::once(c));
+        let (first, last) = (decomposition.next(), decomposition.last());
+        if first != Some(c) || last.is_some() {
+            add(c);
+            last.or(first).into_iter().for_each(add);
+        } else if class.get_u8(c) != 0 {
+            add(c);
+        }
+    })
+}
+
+impl SpellingSet {
+    /// The code points that `look_at` adds when it is called for each.
+    pub(super) fn new(look_at: impl Fn(char, &mut dyn FnMut(char))) -> Self {
         let mut bits = vec![0; END as usize / 64].into_boxed_slice();
         let mut add = |c: char| bits[c as usize / 64] |= 1 << (c as usize % 64);
         for c in ('\0'..=char::MAX).take_while(|&c| u32::from(c) < END) {
-            let mut decomposition = decomposer.normalize_iter(std::iter::once(c));
-            let (first, last) = (decomposition.next(), decomposition.last());
-            if first != Some(c) || last.is_some() {
-                add(c);
-                last.or(first).into_iter().for_each(&mut add);
-            } else if class.get_u8(c) != 0 {
-                add(c);
-            }
+            look_at(c, &mut add);
         }
         Self(bits)
     }
 
-    fn contains(&self, c: char) -> bool {
+    pub(super) fn contains(&self, c: char) -> bool {
         self.0.get(c as usize / 64).is_some_and(|word| word >> (c as usize % 64) & 1 != 0)
     }
 }

@@ -34,6 +34,8 @@ pub struct Caller {
     pub group: Option<u32>,
     /// The bits removed from the mode of a new file, unless the directory has a default ACL.
     pub umask: u32,
+    /// Whether it uses an alias of the node, in which the kernel must not cache names.
+    pub uses_alias: bool,
 }
 
 impl Caller {
@@ -47,7 +49,7 @@ impl Caller {
             u32::MAX => identity::status(pid).ids.unwrap_or((NOBODY.as_raw(), NOBODY.as_raw())),
             _ => (uid, gid),
         };
-        Self { uid, gid, pid, group, umask: 0 }
+        Self { uid, gid, pid, group, umask: 0, uses_alias: false }
     }
 }
 

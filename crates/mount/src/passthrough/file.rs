@@ -114,7 +114,7 @@ impl OpenFile {
         kept: KeptFile,
     ) -> Self {
         let [uid, gid, pid, umask] = data.opener;
-        let opener = Caller { uid, gid, pid, group: None, umask };
+        let opener = Caller { uid, gid, pid, group: None, umask, uses_alias: false };
         let (file, share) =
             kept.map_or((None, None), |(file, share)| (Some(Arc::new(File::from(file))), share));
         let (write_errors, was_closed) = (node.opened.lock().write_errors, file.is_none());

@@ -50,7 +50,9 @@ impl ForeignIds {
 
     /// Whether an id is one of these. A file of the source whose number is, because its file system has grown, gets one too.
     pub(super) fn has(&self, id: NodeId) -> bool {
-        id.0 & FOREIGN != 0 || self.are_small && (LOWEST + 1..=u32::MAX.into()).contains(&id.0)
+        id.0 & FOREIGN != 0
+            || id.0 & NodeId::MARK == NodeId::MARK
+            || self.are_small && (LOWEST + 1..=u32::MAX.into()).contains(&id.0)
     }
 
     /// The id of the file with the number `count`.

@@ -26,7 +26,7 @@ use super::journal::TreeJournal;
 use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large};
 use super::quiet::WriterState;
 use super::spares::Spares;
-use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result};
+use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result, UsedName};
 
 /// A node whose lookup count reached zero, or nothing if lookups are left. Dropping it closes the descriptors of the node.
 #[derive(Debug)]
@@ -327,7 +327,7 @@ impl NodeTable {
         drop(replaced);
         self.journal.note_lookup(id.0);
         stat.st_ino = id.0;
-        Ok(LookupEntry { node: id, generation, stat, is_current: true })
+        Ok(LookupEntry { node: id, generation, stat, is_current: true, name: UsedName::Own })
     }
 
     /// Subtracts `lookups` from the lookup count. The caller drops the node after the lock is released, because that may close its

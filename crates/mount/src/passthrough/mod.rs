@@ -92,6 +92,19 @@ pub struct LookupEntry {
     pub stat: FileStat,
     /// Whether its file system gave the attributes now. Otherwise they may be outdated.
     pub is_current: bool,
+    /// The name that the client has used.
+    pub name: UsedName,
+}
+
+/// The name that a client has used for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsedName {
+    /// That under which the entry is shown.
+    Own,
+    /// Another spelling.
+    Other,
+    /// Another spelling, for which the kernel gets an alias of the node with this number.
+    Alias(u64),
 }
 
 /// Settings of a backing tree.

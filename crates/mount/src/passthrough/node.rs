@@ -25,6 +25,8 @@ pub struct NodeId(pub u64);
 impl NodeId {
     /// The source itself (`FUSE_ROOT_ID`, linux/fuse.h).
     pub const ROOT: Self = Self(1);
+    /// No node id has both of these bits, so that a user can mark numbers.
+    pub const MARK: u64 = 0b11 << 61;
 }
 
 /// Identifies an inode as long as it exists.

@@ -20,7 +20,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::inode::NodeTable;
 use super::node::{FileId, InodeRef, TrackedNode};
-use super::{LookupEntry, NodeId, Passthrough, Result};
+use super::{LookupEntry, NodeId, Passthrough, Result, UsedName};
 
 impl NodeTable {
     /// The generation of a file for the kernel, which stands in its handles.
@@ -77,7 +77,13 @@ impl NodeTable {
         let parent = self.with_room(|| openat(&*dir, "..", flags, Mode::empty()))?;
         let stat = fstat(&parent)?;
         if FileId::from_stat(&stat) == self.root_place {
-            return Ok(LookupEntry { node: NodeId::ROOT, generation: 0, stat, is_current: true });
+            return Ok(LookupEntry {
+                node: NodeId::ROOT,
+                generation: 0,
+                stat,
+                is_current: true,
+                name: UsedName::Own,
+            });
         }
         // A directory may have been moved out of the source.
         if self.is_below_root(&parent) { self.count(parent) } else { Err(Errno::ESTALE) }

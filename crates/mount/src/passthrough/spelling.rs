@@ -2,8 +2,9 @@
 //!
 //! A [`NameEquivalence`] defines which names are equivalent; this module only compares bytes. An entry is looked up under the
 //! given name, then under the key of the name, and then among the entries of the directory that are not stored under their
-//! own key. A directory has few such entries, or none. They are kept in an index, so that the lookup of a missing name need
-//! not read the directory each time. A name without equivalents, or one that is stored as given, never needs the index.
+//! own key: few where only normalization makes names equivalent, nearly all where case does not matter. They are kept in an
+//! index, so that the lookup of a missing name need not read the directory each time. A name without equivalents, or one that is
+//! stored as given, never needs the index.
 //!
 //! An index is valid while the times and the size of the directory are the same as *before* it was read. This is not
 //! sufficient: time stamps have a resolution of milliseconds on most file systems and of 2 s on FAT, and a second change
@@ -16,9 +17,11 @@
 //! holds the lock of the directory from the search for the name to the end of the change. So two equivalent names never
 //! become two entries, whichever requests the transport sends concurrently; Linux locks the directory as well.
 
+mod spelling_index;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -34,6 +37,7 @@ use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{fstat, fstatat};
 use parking_lot::{Mutex, MutexGuard};
+use spelling_index::SpellingIndex;
 
 use super::cached_version::is_settled;
 use super::descriptor::Descriptor;
@@ -56,13 +60,13 @@ pub trait NameEquivalence: fmt::Debug + Send + Sync {
 /// An index that is not settled is valid for this many times as long as reading it took.
 const HOLDS: u32 = 16;
 
-/// Maximum number of directories with an index, and of entries in all indexes: some 50 MB at worst.
-const MAX_INDEX: IndexLimits = IndexLimits { directories: 1024, entries: 1 << 18 };
+/// Maximum number of directories with an index, and of bytes of all indexes: three million names of 20 bytes.
+const MAX_INDEX: IndexLimits = IndexLimits { directories: 1024, bytes: 128 << 20 };
 
 #[derive(Clone, Copy, Debug)]
 struct IndexLimits {
     directories: usize,
-    entries: usize,
+    bytes: usize,
 }
 
 /// The indexes of directories.
@@ -77,15 +81,15 @@ pub(super) struct Spellings {
 #[derive(Debug, Default)]
 struct IndexCache {
     directories: HashMap<NodeId, IndexSlot>,
-    /// Total of all directories.
-    entries: usize,
+    /// Memory of all indexes.
+    bytes: usize,
     uses: u64,
 }
 
 #[derive(Debug)]
 struct IndexSlot {
     index: Arc<Mutex<Option<Index>>>,
-    entries: usize,
+    bytes: usize,
     last_use: u64,
 }
 
@@ -104,8 +108,7 @@ struct DirectoryStamp {
 struct Index {
     /// The equivalence of these keys: the index is of no use for another one.
     equivalence: Arc<dyn NameEquivalence>,
-    /// Key and name, in this order, so that of two equivalent names always the same one is found.
-    entries: BTreeSet<(OsString, OsString)>,
+    names: SpellingIndex,
     stamp: DirectoryStamp,
     is_settled: bool,
     read_at: Instant,
@@ -156,9 +159,9 @@ impl Index {
         self.stamp == now && (self.is_settled || self.read_at.elapsed() < hold)
     }
 
+    /// The first entry with this key in byte order, so that of equivalent names always the same one is found.
     fn first(&self, key: &OsStr) -> Option<&OsStr> {
-        let (found, name) = self.entries.range((key.to_owned(), OsString::new())..).next()?;
-        (found == key).then_some(name)
+        self.names.first(&*self.equivalence, key)
     }
 }
 
@@ -180,7 +183,7 @@ impl Spellings {
         let last_use = kept.uses;
         let slot = kept.directories.entry(id).or_insert_with(|| IndexSlot {
             index: Arc::default(),
-            entries: 0,
+            bytes: 0,
             last_use,
         });
         slot.last_use = last_use;
@@ -189,23 +192,23 @@ impl Spellings {
         index
     }
 
-    /// Updates the number of entries in the index of a directory.
-    fn weigh(&self, id: NodeId, entries: usize) {
+    /// Updates the memory of the index of a directory.
+    fn weigh(&self, id: NodeId, bytes: usize) {
         let mut kept = self.kept.lock();
-        let IndexCache { directories, entries: total, .. } = &mut *kept;
+        let IndexCache { directories, bytes: total, .. } = &mut *kept;
         if let Some(slot) = directories.get_mut(&id) {
-            *total = *total - slot.entries + entries;
-            slot.entries = entries;
+            *total = *total - slot.bytes + bytes;
+            slot.bytes = bytes;
             self.make_room(&mut kept);
         }
     }
 
     /// Drops the least recently used indexes. An index in use stays: a directory must not have two locks.
     fn make_room(&self, kept: &mut IndexCache) {
-        while kept.directories.len() > self.limits.directories || kept.entries > self.limits.entries {
+        while kept.directories.len() > self.limits.directories || kept.bytes > self.limits.bytes {
             let unused = kept.directories.iter().filter(|(_, slot)| Arc::strong_count(&slot.index) == 1);
             let Some((&oldest, _)) = unused.min_by_key(|(_, slot)| slot.last_use) else { return };
-            kept.entries -= kept.directories.remove(&oldest).map_or(0, |slot| slot.entries);
+            kept.bytes -= kept.directories.remove(&oldest).map_or(0, |slot| slot.bytes);
         }
     }
 }
@@ -231,15 +234,19 @@ impl LockedDirectory<'_> {
         };
         match (seen, DirectoryStamp::read(&*self.fd)) {
             (Ok(is_there), Ok(stamp)) => {
-                let entry = (key.into_owned(), stored.to_owned());
-                if is_there {
-                    index.entries.insert(entry)
-                } else {
-                    index.entries.remove(&entry)
+                let is_complete = match is_there {
+                    true => index.names.insert(&key, stored),
+                    false => {
+                        index.names.remove(&key, stored);
+                        true
+                    }
                 };
                 (index.stamp, index.is_settled) = (stamp, false);
-                let entries = index.entries.len();
-                self.spellings.weigh(self.id, entries);
+                let bytes = index.names.bytes();
+                if !is_complete || bytes > self.spellings.limits.bytes {
+                    *self.index = None;
+                }
+                self.spellings.weigh(self.id, if self.index.is_some() { bytes } else { 0 });
             }
             _ => *self.index = None,
         }
@@ -271,39 +278,37 @@ impl LockedDirectory<'_> {
                 Some(_) => {}
             }
         }
-        let most = self.spellings.limits.entries;
         let read_at = Instant::now();
         let is_settled = is_settled(now.changed);
-        let Some(entries) = self.read(key, most)? else { return Ok(None) };
+        let Some((names, is_complete)) = self.read(key)? else { return Ok(None) };
         let equivalence = self.equivalence.clone();
-        let index = Index { equivalence, entries, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
+        let index = Index { equivalence, names, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
         let found = index.first(key).map(OsStr::to_owned);
-        // The index is incomplete if it has too many entries.
-        let kept = Some(index).filter(|index| index.entries.len() < most);
-        self.spellings.weigh(self.id, kept.as_ref().map_or(0, |index| index.entries.len()));
+        let kept = Some(index).filter(|_| is_complete);
+        self.spellings.weigh(self.id, kept.as_ref().map_or(0, |index| index.names.bytes()));
         *self.index = kept;
         Ok(found)
     }
 
-    /// The entries that are not stored under their key, with their keys; beyond `most` only those whose key is `wanted`.
-    /// `None` if this process must not read the directory.
-    fn read(&self, wanted: &OsStr, most: usize) -> Result<Option<BTreeSet<(OsString, OsString)>>> {
+    /// The entries that are not stored under their key, and whether these are all: beyond the limit it has only those whose key is
+    /// `wanted`. `None` if this process must not read the directory.
+    fn read(&self, wanted: &OsStr) -> Result<Option<(SpellingIndex, bool)>> {
         let dir = match self.nodes.with_room(|| again(&*self.fd, FLAGS)) {
             Err(Errno::EACCES) => return Ok(None),
             dir => OpenDir::new(dir?),
         };
-        let mut entries = BTreeSet::new();
+        let (mut names, mut is_complete) = (SpellingIndex::default(), true);
         dir.each(0, |entry| {
-            // Most names are ASCII, and few of those have a key of their own.
             if let Cow::Owned(key) = self.equivalence.key(entry.name)
                 && key != entry.name
-                && (entries.len() < most || key == wanted)
+                && (is_complete || key == wanted)
             {
-                entries.insert((key, entry.name.to_owned()));
+                let has_room = names.insert(&key, entry.name);
+                is_complete &= has_room && names.bytes() <= self.spellings.limits.bytes;
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Some(entries))
+        Ok(Some((names, is_complete)))
     }
 }
 
@@ -313,32 +318,30 @@ impl Passthrough {
         self.spellings.hold.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Looks up `name` in `parent`, or an equivalent name if `equivalence` is given, and counts the lookup.
+    /// Looks up `name` in `parent`, or an equivalent name, and counts the lookup. Also returns the stored name, if it is not `name`.
     ///
     /// # Errors
     /// As [`Passthrough::lookup`].
     pub fn lookup_equivalent(
         &self,
-        equivalence: Option<&Arc<dyn NameEquivalence>>,
+        equivalence: &Arc<dyn NameEquivalence>,
         parent: NodeId,
         name: &Admitted<'_>,
-    ) -> Result<LookupEntry> {
-        match (self.lookup(parent, name), equivalence) {
-            (Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG)), Some(equivalence))
+    ) -> Result<(LookupEntry, Option<Admitted<'static>>)> {
+        let absent = match self.lookup(parent, name) {
+            Err(absent @ (Errno::ENOENT | Errno::ENAMETOOLONG))
                 if equivalence.has_other_spellings(name.as_os_str()) =>
             {
-                let slot = self.spellings.slot(parent);
-                let (fd, index) = (self.fd(parent)?, slot.lock());
-                let (spellings, nodes) = (&self.spellings, &self.nodes);
-                match (LockedDirectory { spellings, nodes, equivalence, id: parent, fd, index })
-                    .stored(name)?
-                {
-                    Some(stored) => self.lookup(parent, &stored),
-                    None => Err(absent),
-                }
+                absent
             }
-            (result, _) => result,
-        }
+            result => return Ok((result?, None)),
+        };
+        let slot = self.spellings.slot(parent);
+        let (fd, index) = (self.fd(parent)?, slot.lock());
+        let (spellings, nodes) = (&self.spellings, &self.nodes);
+        let mut directory = LockedDirectory { spellings, nodes, equivalence, id: parent, fd, index };
+        let stored = directory.stored(name)?.ok_or(absent)?;
+        Ok((self.lookup(parent, &stored)?, Some(stored)))
     }
 
     /// Creates or removes an entry of `parent` by `change`. `change` gets the stored name of the entry that `name` refers to
@@ -367,7 +370,8 @@ impl Passthrough {
         result
     }
 
-    /// Changes two entries, of one directory or of two, as [`Passthrough::change_equivalent`] does.
+    /// Changes two entries, of one directory or of two, as [`Passthrough::change_equivalent`] does. If both names mean one entry and the
+    /// change `gives_spelling`, it gets the second one as it is.
     ///
     /// # Errors
     /// As [`Passthrough::change_equivalent`].
@@ -376,6 +380,7 @@ impl Passthrough {
         equivalence: Option<&Arc<dyn NameEquivalence>>,
         (parent, name): (NodeId, &Admitted<'_>),
         (other_parent, other_name): (NodeId, &Admitted<'_>),
+        gives_spelling: bool,
         change: impl FnOnce(&Admitted<'_>, &Admitted<'_>) -> Result<T>,
     ) -> Result<T> {
         let Some(equivalence) = equivalence else { return change(name, other_name) };
@@ -405,6 +410,8 @@ impl Passthrough {
         let stored = first.stored(name)?;
         let other = second.as_mut().unwrap_or(&mut first).stored(other_name)?;
         let (stored, other) = (stored.as_ref().unwrap_or(name), other.as_ref().unwrap_or(other_name));
+        let is_one = parent == other_parent && stored.as_os_str() == other.as_os_str();
+        let other = if is_one && gives_spelling { other_name } else { other };
         let result = change(stored, other);
         first.end_change(stored.as_os_str());
         second.as_mut().unwrap_or(&mut first).end_change(other.as_os_str());

@@ -74,6 +74,7 @@ pub(super) fn myself() -> Caller {
         pid: std::process::id(),
         group: None,
         umask: 0o022,
+        uses_alias: false,
     }
 }
 
@@ -465,7 +466,7 @@ fn acting_for_a_caller_ends_with_the_operation_also_when_that_fails() {
     }
     let t = Tree::new();
     fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let other = Caller { uid: 1234, gid: 2345, pid: 0, group: None, umask: 0o077 };
+    let other = Caller { uid: 1234, gid: 2345, pid: 0, group: None, umask: 0o077, uses_alias: false };
     let dir = t.tree.make(&other, NodeId::ROOT, &t.name("dir"), NewEntry::Directory { mode: 0o777 }).unwrap();
     assert_eq!((dir.stat.st_uid, dir.stat.st_gid, dir.stat.st_mode & 0o777), (1234, 2345, 0o700));
     fs::set_permissions(t.dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -507,7 +508,7 @@ fn the_group_that_a_request_names_is_enough_to_create() {
     let dir = t.lookup("shared").unwrap().node;
     // For a client that is not visible to the server.
     let make = |name: &str, group: Option<u32>, mode: u32| {
-        let caller = Caller { uid: 1234, gid: 2345, pid: 0, group, umask: 0 };
+        let caller = Caller { uid: 1234, gid: 2345, pid: 0, group, umask: 0, uses_alias: false };
         t.tree
             .make(&caller, dir, &t.name(name), NewEntry::Directory { mode })
             .map(|entry| (entry.stat.st_uid, entry.stat.st_gid))

@@ -7,6 +7,7 @@ use namegate_core::policy::{Normalization, OnMismatch, Policy, profile};
 use namegate_settings::MountSettings;
 
 use super::*;
+use crate::alias::RenameLookups;
 use crate::passthrough::{Caller, NewEntry, PassthroughSettings};
 
 fn server(mode: Mode) -> (tempfile::TempDir, Server) {
@@ -35,9 +36,13 @@ fn normalizing(on_mismatch: OnMismatch) -> (tempfile::TempDir, Server) {
     behind(Gate::new(Arc::new(policy), Mode::Enforcing))
 }
 
+/// Of a client that has looked up no alias.
+const NO_ALIAS: (RenameLookups, &dyn Fn([Option<NameHash>; 2])) =
+    (RenameLookups { may_be_cached: false, from_alias: None, to_alias: None }, &|_| ());
+
 fn caller() -> Caller {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-    Caller { uid, gid, pid: std::process::id(), group: None, umask: 0 }
+    Caller { uid, gid, pid: std::process::id(), group: None, umask: 0, uses_alias: false }
 }
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -47,7 +52,7 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
     let (dir, server) = server(Mode::Enforcing);
     let c = caller();
     fs::write(dir.path().join("file"), "").unwrap();
-    let file = server.for_request().lookup(ROOT, OsStr::new("file")).unwrap().node;
+    let file = server.for_request().lookup(ROOT, OsStr::new("file")).unwrap().0.node;
     for (bad, errno) in
         [(&b"caf\xE9"[..], Errno::EILSEQ), (b"a\x01", Errno::EINVAL), (b"\xC0\xAF", Errno::EILSEQ)]
     {
@@ -70,7 +75,7 @@ fn every_name_that_comes_in_passes_the_gate_before_the_tree_is_touched() {
                 server.for_request().make(&c, ROOT, bad, NewEntry::Symlink(OsStr::new("x"))).map(drop),
             ),
             ("link", server.for_request().link(&c, file, ROOT, bad).map(drop)),
-            ("rename", server.for_request().rename(&c, (ROOT, OsStr::new("file")), (ROOT, bad), 0)),
+            ("rename", server.for_request().rename(&c, (ROOT, OsStr::new("file")), (ROOT, bad), 0, NO_ALIAS)),
         ];
         for (operation, result) in results {
             let failure = result.unwrap_err();
@@ -113,8 +118,9 @@ fn a_name_that_is_only_named_need_not_please_the_policy() {
     let exchange = libc::RENAME_EXCHANGE;
     fs::write(dir.path().join("good"), "").unwrap();
     let good = (ROOT, OsStr::new("good"));
-    server.for_request().rename(&caller(), good, (ROOT, control), exchange).unwrap();
-    let refused = server.for_request().rename(&caller(), good, (ROOT, ill_formed), exchange).unwrap_err();
+    server.for_request().rename(&caller(), good, (ROOT, control), exchange, NO_ALIAS).unwrap();
+    let refused =
+        server.for_request().rename(&caller(), good, (ROOT, ill_formed), exchange, NO_ALIAS).unwrap_err();
     assert_eq!(server.for_request().errno(refused), Errno::ENOENT);
     server.for_request().unlink(0, ROOT, control).unwrap();
     assert_eq!(
@@ -129,7 +135,7 @@ fn a_permissive_gate_lets_everything_through_that_can_be_stored() {
     let name = OsStr::from_bytes(b"caf\xE9\x01");
     let made = server.for_request().make(&caller(), ROOT, name, NewEntry::Directory { mode: 0o700 }).unwrap();
     assert!(dir.path().join(name).is_dir());
-    assert_eq!(server.for_request().lookup(ROOT, name).unwrap().node, made.node);
+    assert_eq!(server.for_request().lookup(ROOT, name).unwrap().0.node, made.node);
     server.for_request().rmdir(0, ROOT, name).unwrap();
     let long = "x".repeat(256);
     let too_long = server
@@ -160,9 +166,9 @@ fn every_operation_takes_every_spelling() {
             for asked in spellings.map(OsStr::new) {
                 fs::write(dir.path().join(there), "").unwrap();
                 fs::write(dir.path().join("file"), "").unwrap();
-                let file = server.for_request().lookup(ROOT, OsStr::new("file")).unwrap().node;
-                let node = server.for_request().lookup(ROOT, OsStr::new(there)).unwrap().node;
-                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().node, node);
+                let file = server.for_request().lookup(ROOT, OsStr::new("file")).unwrap().0.node;
+                let node = server.for_request().lookup(ROOT, OsStr::new(there)).unwrap().0.node;
+                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().0.node, node);
                 let exclusive = libc::O_RDWR | libc::O_EXCL;
                 for (operation, result) in [
                     ("create", server.for_request().create(&c, ROOT, asked, 0o600, exclusive).map(drop)),
@@ -196,15 +202,16 @@ fn every_operation_takes_every_spelling() {
                 server.tree.release(fh);
 
                 let (from, to) = ((ROOT, OsStr::new("file")), (ROOT, asked));
-                let rename = |flags| server.for_request().rename(&c, from, to, flags).map_err(errno);
+                let rename =
+                    |flags| server.for_request().rename(&c, from, to, flags, NO_ALIAS).map_err(errno);
                 let _asks_again = rename(libc::RENAME_NOREPLACE);
                 assert_eq!(rename(libc::RENAME_NOREPLACE), Err(Errno::EEXIST));
                 assert_eq!(rename(libc::RENAME_EXCHANGE), Ok(()));
-                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().node, file);
+                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().0.node, file);
                 assert_eq!(rename(0), Ok(()));
-                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().node, node);
+                assert_eq!(server.for_request().lookup(ROOT, asked).unwrap().0.node, node);
                 assert_eq!(stored(&dir), [there], "replaced under the name that was there");
-                server.for_request().rename(&c, to, (ROOT, OsStr::new("away")), 0).unwrap();
+                server.for_request().rename(&c, to, (ROOT, OsStr::new("away")), 0, NO_ALIAS).unwrap();
                 assert_eq!(
                     server.for_request().lookup(ROOT, OsStr::new(there)).unwrap_err(),
                     Errno::ENOENT.into()
@@ -215,7 +222,7 @@ fn every_operation_takes_every_spelling() {
                 assert_eq!(stored(&dir), [""; 0]);
                 let made =
                     server.for_request().make(&c, ROOT, asked, NewEntry::Directory { mode: 0o700 }).unwrap();
-                assert_eq!(server.for_request().lookup(ROOT, OsStr::new(there)).unwrap().node, made.node);
+                assert_eq!(server.for_request().lookup(ROOT, OsStr::new(there)).unwrap().0.node, made.node);
                 let expected =
                     if on_mismatch == OnMismatch::Convert { spellings[0] } else { asked.to_str().unwrap() };
                 assert_eq!(stored(&dir), [expected]);
@@ -226,28 +233,34 @@ fn every_operation_takes_every_spelling() {
 }
 
 #[test]
-fn the_kernel_keeps_no_name_that_has_other_spellings() {
+fn the_kernel_keeps_no_name_that_another_spelling_may_outdate() {
     let (dir, server) = normalizing(OnMismatch::Match);
-    fs::write(dir.path().join("plain"), "").unwrap();
-    fs::write(dir.path().join("other"), "").unwrap();
+    for name in ["plain", "other", "é"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
     let [plain, other] = ["plain", "other"].map(OsStr::new);
     let [nfc, nfd] = ["é", "e\u{301}"].map(OsStr::new);
     assert!(server.for_request().may_be_kept(ROOT, plain) && server.for_request().may_be_kept(ROOT, other));
+    // There is no kernel that could drop them.
     assert!(!server.for_request().may_be_kept(ROOT, nfc) && !server.for_request().may_be_kept(ROOT, nfd));
     let c = caller();
     let rename = |from, to, flags| {
-        let renamed = server.for_request().rename(&c, (ROOT, from), (ROOT, to), flags);
+        let renamed = server.for_request().rename(&c, (ROOT, from), (ROOT, to), flags, NO_ALIAS);
         renamed.map_err(|failure| server.for_request().errno(failure))
     };
-    // The rename would turn the cached `plain` into a cached `é`, so the kernel must look it up again first.
-    assert_eq!(rename(plain, nfc, 0), Err(Errno::ESTALE));
-    assert_eq!(stored(&dir), ["other", "plain"]);
+    // The entry keeps its name. The rename would turn the cached `plain` into the other one, so the kernel must look it up again first.
+    assert_eq!(rename(plain, nfd, 0), Err(Errno::ESTALE));
+    assert_eq!(stored(&dir), ["other", "plain", "é"]);
     assert!(!server.for_request().may_be_kept(ROOT, plain));
-    assert_eq!(rename(plain, nfc, 0), Ok(()));
+    assert_eq!(rename(plain, nfd, 0), Ok(()));
+    assert_eq!(stored(&dir), ["other", "é"]);
     assert_eq!(rename(nfd, other, libc::RENAME_EXCHANGE), Err(Errno::ESTALE));
     assert!(!server.for_request().may_be_kept(ROOT, other));
     assert_eq!(rename(nfd, other, libc::RENAME_EXCHANGE), Ok(()));
     assert_eq!(rename(nfd, OsStr::new("new"), 0), Ok(()), "from a name that is not kept");
+    assert_eq!(rename(OsStr::new("new"), nfd, 0), Ok(()), "to a name that nothing has");
+    assert_eq!(rename(nfd, nfc, 0), Ok(()), "to another spelling of its own");
+    assert_eq!(stored(&dir), ["other", "é"]);
 
     for (_dir, server) in [normalizing(OnMismatch::Refuse), self::server(Mode::Enforcing)] {
         assert!(server.for_request().may_be_kept(ROOT, nfc), "it has one spelling");
@@ -314,7 +327,7 @@ fn requests_at_once_never_make_two_entries_of_one_name() {
                 }
                 2 => server.for_request().unlink(0, parent, name),
                 3 => server.for_request().rmdir(0, parent, name),
-                _ => server.for_request().rename(&caller(), (parent, name), to, 0),
+                _ => server.for_request().rename(&caller(), (parent, name), to, 0, NO_ALIAS),
             };
             worked += usize::from(done.is_ok());
             for parent in ["0", "1"] {

@@ -312,3 +312,24 @@ fn a_name_equal_to_its_key_is_borrowed() {
         assert!(matches!(key(name, None, None), Cow::Borrowed(_)));
     }
 }
+
+/// Every scalar value alone and behind a letter, by the keys of the folds and forms of mounts: those of names with one key are known
+/// to have other spellings.
+#[test]
+fn names_that_share_their_key_are_known_to_have_other_spellings() {
+    for case in [Fold::Ascii, Fold::Simple, Fold::Full, Fold::Ntfs] {
+        for form in [None, Some(Form::Nfc), Some(Form::Nfkc)] {
+            let mut same = BTreeMap::<String, Vec<String>>::new();
+            for c in planes_with_letters() {
+                for name in [c.to_string(), format!("s{c}"), format!("\u{3b1}{c}")] {
+                    same.entry(key(&name, form, Some(case)).into_owned()).or_default().push(name);
+                }
+            }
+            let several = same.into_values().filter(|names| names.len() > 1).flatten().collect::<Vec<_>>();
+            assert!(several.len() > 52, "{form:?} {case:?}: {}", several.len());
+            for name in several {
+                assert!(has_other_spellings(&name, form, Some(case)), "{name:?} {form:?} {case:?}");
+            }
+        }
+    }
+}

@@ -81,7 +81,7 @@ impl Tree {
 
 fn caller() -> Caller {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-    Caller { uid, gid, pid: std::process::id(), group: None, umask: 0o022 }
+    Caller { uid, gid, pid: std::process::id(), group: None, umask: 0o022, uses_alias: false }
 }
 
 /// The two ways to remove a file: by its name, and by renaming another file over it.

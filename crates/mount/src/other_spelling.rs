@@ -1,0 +1,89 @@
+//! Requests by any spelling of a name, where an entry may have several.
+
+use std::ffi::OsStr;
+
+use libc::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use namegate_core::gate::Admitted;
+use namegate_sys::process::kernel_thread;
+
+use super::alias::OtherSpelling;
+use super::node_number::alias;
+use super::request_context::RequestContext;
+use super::server::{ConfiguredServer, Result};
+use super::spelling::NameHash;
+use crate::passthrough::{LookupEntry, NodeId, UsedName};
+
+impl RequestContext<'_> {
+    /// Looks an entry up for the thread `thread`.
+    pub(super) fn look_up(&self, thread: u32, parent: NodeId, name: &OsStr) -> Result<LookupEntry> {
+        let (server, threads) = (&self.server, &self.core.lookup_threads);
+        let looked_up = server.lookup(parent, name);
+        if server.config.equivalence.is_none() {
+            return Ok(looked_up?.0);
+        }
+        if looked_up.is_err() {
+            threads.note_other(thread);
+        }
+        let (entry, stored) = looked_up?;
+        if entry.name == UsedName::Own && !server.uncached.is_used() {
+            return Ok(entry);
+        }
+        let (key, hash) = (NameHash::new(parent, stored.key()), NameHash::new(parent, name));
+        if entry.name == UsedName::Own {
+            match server.uncached.contains(key) {
+                true => threads.note_own(thread, key, hash),
+                false => threads.note_other(thread),
+            }
+            return Ok(entry);
+        }
+        let is_first = server.uncached.add(key);
+        // The kernel has a directory by one name only, and a working directory must not lose it.
+        let may_be_cached = is_first && entry.stat.st_mode & S_IFMT != S_IFDIR;
+        if may_be_cached && let Some(shown) = server.config.serve.gate.show(stored.as_os_str()) {
+            self.core.server.drop_name(parent, shown.name.into_owned(), entry.node);
+        }
+        let is_strict = !matches!(entry.stat.st_mode & S_IFMT, S_IFREG | S_IFLNK);
+        let lookup = OtherSpelling { node: entry.node, key, name: hash, is_strict, is_first };
+        // Threads that the server cannot see may be those of the kernel.
+        let is_alias =
+            threads.leads_to_alias(thread, &lookup) && thread != 0 && kernel_thread(thread).is_none();
+        let number = alias(entry.node, is_strict).filter(|_| is_alias);
+        let name = number.map_or(UsedName::Other, UsedName::Alias);
+        let is_current = entry.is_current && number.is_none();
+        Ok(LookupEntry { name, is_current, ..entry })
+    }
+}
+
+impl ConfiguredServer<'_> {
+    /// Looks an entry up, and returns its stored name too.
+    pub(super) fn lookup<'n>(&self, parent: NodeId, name: &'n OsStr) -> Result<(LookupEntry, Admitted<'n>)> {
+        let admitted = self.admit_existing(parent, name)?;
+        let Some(equivalence) = &self.config.equivalence else {
+            return Ok((self.tree.lookup(parent, &admitted)?, admitted));
+        };
+        let (entry, stored) = self.tree.lookup_equivalent(equivalence, parent, &admitted)?;
+        let used = if stored.is_none() { self.used_name(&admitted, name) } else { UsedName::Other };
+        Ok((LookupEntry { name: used, ..entry }, stored.unwrap_or(admitted)))
+    }
+
+    /// What the name `used` is to the entry `stored`.
+    pub(super) fn used_name(&self, stored: &Admitted<'_>, used: &OsStr) -> UsedName {
+        let gate = &self.config.serve.gate;
+        let is_own = || gate.show(stored.as_os_str()).is_some_and(|shown| shown.name == used);
+        if self.config.equivalence.is_none() || is_own() { UsedName::Own } else { UsedName::Other }
+    }
+
+    /// Whether a rename must fail with ESTALE because it would bring the kernel a name that it must not cache: if the entry `from`, which
+    /// the kernel may have cached, gets the name `to`, under which the entry `stored` is not shown, or which is one of the
+    /// [`UncachedNames`](super::spelling).
+    pub(super) fn must_delay(
+        &self,
+        from: (NodeId, &Admitted<'_>),
+        (parent, stored, to): (NodeId, &Admitted<'_>, &OsStr),
+    ) -> bool {
+        let is_safe = self.config.equivalence.is_none()
+            || self.used_name(stored, to) == UsedName::Own
+                && !self.uncached.contains(NameHash::new(parent, stored.key()));
+        !is_safe && self.uncached.add(NameHash::new(from.0, from.1.key()))
+    }
+}
