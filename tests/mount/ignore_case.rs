@@ -117,6 +117,19 @@ fn a_rename_that_changes_only_case_does_it() {
 }
 
 #[test]
+fn a_directory_whose_name_is_not_cached_is_renamed_without_a_look_at_the_new_name() {
+    let Some(mounted) = TestMount::new(&["--ignore-case", "--entry-timeout", "0"]) else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    for name in ["Documents", "Pictures"] {
+        fs::create_dir_all(mnt.join(name).join("inner")).unwrap();
+        fs::rename(mnt.join(name), mnt.join(name.to_lowercase())).unwrap();
+        fs::rename(mnt.join(name.to_lowercase()), mnt.join(name.to_uppercase())).unwrap();
+        assert_eq!(names(&backing), [name.to_uppercase()]);
+        fs::remove_dir_all(mnt.join(name)).unwrap();
+    }
+}
+
+#[test]
 fn what_is_held_by_another_spelling_is_the_entry() {
     let Some(mounted) = mounted() else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());

@@ -7,8 +7,8 @@
 //!
 //! These lookups may be that: one of another spelling right after the same entry was looked up by another name by the same thread; and if the
 //! kernel may have cached the entry's own name, so that it need not look that up, the first one of another spelling. For directories,
-//! FIFOs and devices it is only the former, since a directory in two places or a FIFO with two pipes would not do. So a rename of a directory has no
-//! effect if nobody has looked the new name up before, as programs usually do.
+//! FIFOs and devices it is only the former, since a directory in two places or a FIFO with two pipes would not do. So the rename of a
+//! directory has no effect if the kernel has cached its own name and nobody has looked the new name up before, as programs usually do.
 //!
 //! Anything but a rename shall have the node: locks of the kernel, memory maps and inotify(7) would see two files. So a request that opens
 //! or changes an alias, or removes or renames its name, fails with ESTALE, and any request to that of a directory, FIFO or device: even to walk
@@ -117,7 +117,7 @@ impl LookupThreads {
         }
     }
 
-    /// Records that the thread has looked up an entry by its own name, which the kernel does not cache.
+    /// Records that the thread has looked up an entry by its own name: a directory, or one whose name the kernel does not cache.
     pub(super) fn note_own(&self, thread: u32, key: NameHash, name: NameHash) {
         self.entry(&mut self.threads.lock(), thread).push(LastLookup { key, name, alias: None });
     }

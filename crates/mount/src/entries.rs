@@ -290,9 +290,11 @@ impl ConfiguredServer<'_> {
                 // A rename to another spelling of its own needs the alias of that.
                 let aliases = [looked_up.from_alias, looked_up.to_alias.filter(|_| !is_one)];
                 again(aliases);
-                let is_delayed = self.must_delay((parent, stored), (new_parent, new_stored, new_name))
-                    | (is_exchange && self.must_delay((new_parent, new_stored), (parent, stored, name)));
-                // The old name would become the new one, with its timeout.
+                // An entry brings the timeout of its old name to the new one.
+                let is_unsafe = self.is_uncached(new_parent, new_stored, new_name)
+                    || is_exchange && self.is_uncached(parent, stored, name);
+                let is_delayed = is_unsafe
+                    && (self.uncache(parent, stored) | (is_exchange && self.uncache(new_parent, new_stored)));
                 if is_delayed || looked_up.may_be_cached && is_one || aliases != [None, None] {
                     return Err(Errno::ESTALE);
                 }

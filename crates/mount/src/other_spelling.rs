@@ -25,12 +25,13 @@ impl RequestContext<'_> {
             threads.note_other(thread);
         }
         let (entry, stored) = looked_up?;
-        if entry.name == UsedName::Own && !server.uncached.is_used() {
+        let is_directory = entry.stat.st_mode & S_IFMT == S_IFDIR;
+        if entry.name == UsedName::Own && !is_directory && !server.uncached.is_used() {
             return Ok(entry);
         }
         let (key, hash) = (NameHash::new(parent, stored.key()), NameHash::new(parent, name));
         if entry.name == UsedName::Own {
-            match server.uncached.contains(key) {
+            match is_directory || server.uncached.contains(key) {
                 true => threads.note_own(thread, key, hash),
                 false => threads.note_other(thread),
             }
@@ -38,7 +39,7 @@ impl RequestContext<'_> {
         }
         let is_first = server.uncached.add(key);
         // The kernel has a directory by one name only, and a working directory must not lose it.
-        let may_be_cached = is_first && entry.stat.st_mode & S_IFMT != S_IFDIR;
+        let may_be_cached = is_first && !is_directory;
         if may_be_cached && let Some(shown) = server.config.serve.gate.show(stored.as_os_str()) {
             self.core.server.drop_name(parent, shown.name.into_owned(), entry.node);
         }
@@ -73,17 +74,16 @@ impl ConfiguredServer<'_> {
         if self.config.equivalence.is_none() || is_own() { UsedName::Own } else { UsedName::Other }
     }
 
-    /// Whether a rename must fail with ESTALE because it would bring the kernel a name that it must not cache: if the entry `from`, which
-    /// the kernel may have cached, gets the name `to`, under which the entry `stored` is not shown, or which is one of the
+    /// Whether the kernel must not cache the entry `stored` under `name`: it is not shown so, or is one of the
     /// [`UncachedNames`](super::spelling).
-    pub(super) fn must_delay(
-        &self,
-        from: (NodeId, &Admitted<'_>),
-        (parent, stored, to): (NodeId, &Admitted<'_>, &OsStr),
-    ) -> bool {
-        let is_safe = self.config.equivalence.is_none()
-            || self.used_name(stored, to) == UsedName::Own
-                && !self.uncached.contains(NameHash::new(parent, stored.key()));
-        !is_safe && self.uncached.add(NameHash::new(from.0, from.1.key()))
+    pub(super) fn is_uncached(&self, parent: NodeId, stored: &Admitted<'_>, name: &OsStr) -> bool {
+        self.config.equivalence.is_some()
+            && (self.used_name(stored, name) != UsedName::Own
+                || self.uncached.contains(NameHash::new(parent, stored.key())))
+    }
+
+    /// Makes the entry one of the [`UncachedNames`](super::spelling); returns whether it was none.
+    pub(super) fn uncache(&self, parent: NodeId, stored: &Admitted<'_>) -> bool {
+        self.uncached.add(NameHash::new(parent, stored.key()))
     }
 }

@@ -1,12 +1,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use namegate_core::gate::{Existing, Mode};
+use namegate_core::gate::{Existing, IgnoreCase, Mode};
 use namegate_core::name::substitutes::KnownMap;
 use nix::errno::Errno;
 
 use super::*;
-use crate::{LockKeeping, Transport, schema};
+use crate::{CacheMode, LockKeeping, Transport, schema};
 
 const WHOLE: &str = r##"
 source = "/srv/share"
@@ -29,11 +29,13 @@ name-bytes = 200
 [mount]
 mode = "permissive"
 substitutes = "catia"
+ignore-case = "ascii"
 existing = "hide"
 errno = "EINVAL"
 check-targets = true
 entry-timeout = 0.5
 attr-timeout = 60
+cache = "coherent"
 read-only = true
 noexec = false
 noatime = true
@@ -80,11 +82,13 @@ fn every_key_is_read_and_written() {
         mountpoint: Some("/mnt/share".into()),
         mode: Some(Mode::Permissive),
         substitutes: Some(KnownMap::TO_CATIA),
+        ignore_case: Some(Some(IgnoreCase::Ascii)),
         existing: Some(Existing::Hide),
         errno: Some(Some(Errno::EINVAL)),
         check_targets: Some(true),
         entry_timeout: Some(Duration::from_millis(500)),
         attr_timeout: Some(Duration::from_secs(60)),
+        cache: Some(CacheMode::Coherent),
         read_only: Some(true),
         noexec: Some(false),
         noatime: Some(true),
