@@ -19,6 +19,7 @@
 //! Threads of the kernel, which do not look up again, never get an alias: a rename by nfsd(7) that changes only the case has no effect.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use namegate_wire::Operation;
@@ -145,7 +146,12 @@ impl LookupThreads {
     }
 
     /// The names of a rename that the thread has looked up. Only the first rename hears that a name may be cached.
-    pub(super) fn of_rename(&self, thread: u32, from: NameHash, to: NameHash) -> RenameLookups {
+    pub(super) fn of_rename(
+        &self,
+        thread: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+    ) -> RenameLookups {
         if !self.is_used.load(Ordering::Acquire) {
             return RenameLookups::default();
         }
@@ -153,13 +159,13 @@ impl LookupThreads {
         let Some(lookups) = threads.get_mut(&thread) else { return RenameLookups::default() };
         RenameLookups {
             may_be_cached: std::mem::take(&mut lookups.was_first),
-            from_alias: lookups.alias(from),
-            to_alias: lookups.alias(to),
+            from_alias: lookups.alias(NameHash::new(from.0, from.1)),
+            to_alias: lookups.alias(NameHash::new(to.0, to.1)),
         }
     }
 
-    /// Whether the thread must look the name up again, because it led to an alias. It then leads to the node.
-    pub(super) fn must_look_up_again(&self, thread: u32, name: NameHash) -> bool {
+    /// Whether the thread must look the name in the directory up again, because it led to an alias. It then leads to the node.
+    pub(super) fn must_look_up_again(&self, thread: u32, name: (NodeId, &OsStr)) -> bool {
         let alias = self.of_rename(thread, name, name).from_alias;
         self.look_up_again(thread, [alias, None]);
         alias.is_some()
@@ -196,8 +202,6 @@ impl ThreadLookups {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-
     use namegate_wire::abi::OpenIn;
 
     use crate::node_number::alias;
@@ -249,8 +253,8 @@ mod tests {
         threads.note_other(2);
         assert!(threads.leads_to_alias(2, &spelling("a", false, true)));
         threads.note_other(2);
-        assert!(threads.must_look_up_again(2, hash("a")));
+        assert!(threads.must_look_up_again(2, (NodeId::ROOT, OsStr::new("a"))));
         assert!(!threads.leads_to_alias(2, &spelling("a", false, false)));
-        assert!(!threads.must_look_up_again(2, hash("a")));
+        assert!(!threads.must_look_up_again(2, (NodeId::ROOT, OsStr::new("a"))));
     }
 }

@@ -145,7 +145,7 @@ impl RequestCore {
     }
 
     pub(super) fn unlink(self: &Arc<Self>, caller: Caller, parent: NodeId, name: &OsStr, reply: Reply) {
-        if self.lookup_threads.must_look_up_again(caller.pid, NameHash::new(parent, name)) {
+        if self.lookup_threads.must_look_up_again(caller.pid, (parent, name)) {
             return reply.error(Errno::ESTALE);
         }
         let name = name.to_owned();
@@ -155,7 +155,7 @@ impl RequestCore {
     }
 
     pub(super) fn rmdir(self: &Arc<Self>, caller: Caller, parent: NodeId, name: &OsStr, reply: Reply) {
-        if self.lookup_threads.must_look_up_again(caller.pid, NameHash::new(parent, name)) {
+        if self.lookup_threads.must_look_up_again(caller.pid, (parent, name)) {
             return reply.error(Errno::ESTALE);
         }
         let name = name.to_owned();
@@ -172,10 +172,8 @@ impl RequestCore {
         flags: u32,
         reply: Reply,
     ) {
+        let looked_up = self.lookup_threads.of_rename(caller.pid, (parent, name), (new_parent, new_name));
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
-        let hash = |(parent, name): (NodeId, &OsStr)| NameHash::new(parent, name);
-        let (from, to) = (hash((parent, &name)), hash((new_parent, &new_name)));
-        let looked_up = self.lookup_threads.of_rename(caller.pid, from, to);
         self.serve(Op::Rename, &caller, self.on_both(parent, new_parent), move |serving| {
             let (from, to) = ((parent, &*name), (new_parent, &*new_name));
             let again = |names| serving.core.lookup_threads.look_up_again(caller.pid, names);

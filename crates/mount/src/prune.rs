@@ -14,7 +14,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
-use super::node_number::numbers;
 use super::server::Server;
 use crate::passthrough::NodeId;
 
@@ -92,20 +91,19 @@ fn force(server: &Weak<Server>, dropped: &Receiver<ForcedDrop>) {
     for dropped in dropped {
         let Some(server) = server.upgrade() else { return };
         let Some(notifier) = server.notifier() else { continue };
-        let names = match dropped {
-            ForcedDrop::Name(parent, shown) => vec![(parent, shown)],
-            ForcedDrop::Nodes(nodes) => {
-                let gate = &server.active_config().serve.gate;
-                let shown =
-                    |(parent, name): (NodeId, OsString)| Some((parent, gate.show(&name)?.name.into_owned()));
-                nodes.into_iter().filter_map(|node| server.tree.place(node).and_then(shown)).collect()
+        let nodes = match dropped {
+            ForcedDrop::Name(parent, shown) => {
+                server.expire_names(parent, &[shown]);
+                continue;
             }
+            ForcedDrop::Nodes(nodes) => nodes,
         };
-        for (parent, name) in names {
-            for number in numbers(parent) {
-                if let Err(error) = notifier.forget_entry(number, &name) {
-                    log::debug!("the kernel does not forget: {error}");
-                }
+        for (parent, name) in nodes.into_iter().filter_map(|node| server.tree.place(node)) {
+            // Usually the kernel caches the stored name; an equivalent name stays cached.
+            if let Some(shown) = server.active_config().serve.gate.show(&name)
+                && let Err(error) = notifier.forget_entry(parent.0, &shown.name)
+            {
+                log::debug!("the kernel does not forget: {error}");
             }
         }
     }

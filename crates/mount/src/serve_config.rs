@@ -59,8 +59,8 @@ impl ActiveConfig {
 
     /// Whether the name `name` of a client may have other spellings, which mean the same entry.
     pub(super) fn is_ambiguous(&self, name: &OsStr) -> bool {
-        let stored = self.serve.gate.encoded_bytes(name.as_bytes());
-        self.serve.gate.has_other_spellings_bytes(&stored)
+        let gate = &self.serve.gate;
+        self.equivalence.is_some() && gate.has_other_spellings_bytes(&gate.encoded_bytes(name.as_bytes()))
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {
