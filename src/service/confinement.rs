@@ -73,17 +73,18 @@ pub const FOR_SERVING: CapabilitySet = CapabilitySet::from_numbers(&[
 /// The capability that the health check process needs to reach the mount.
 const FOR_PROBING: CapabilitySet = CapabilitySet::from_numbers(&[number::DAC_READ_SEARCH]);
 
-/// Gives up the capabilities that serving does not need, for this thread and all threads that it creates.
+/// Gives up the capabilities that serving does not need, for this thread and all threads that it creates. With `sees_calls`
+/// the server may still see which system call a client is in.
 ///
 /// # Errors
 /// The process has other threads already, which would keep all capabilities; or the kernel refuses.
-pub fn give_up() -> io::Result<()> {
+pub fn give_up(sees_calls: bool) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() > 1 {
         return Err(io::Error::other("the process has more than one thread"));
     }
     let mut kept = FOR_SERVING;
-    if hides_processes(&mounts()?) {
-        // The groups and the command of a client are read from /proc, where only this capability makes them visible.
+    // /proc shows system calls, and where processes are hidden also groups and commands, only with this capability.
+    if sees_calls || hides_processes(&mounts()?) {
         kept = CapabilitySet(kept.0 | CapabilitySet::from_numbers(&[number::SYS_PTRACE]).0);
     }
     Ok(keep(kept)?)

@@ -33,6 +33,12 @@ pub struct MountConfig {
 }
 
 impl MountConfig {
+    /// Whether the server must see in which system calls its clients are: an entry has several spellings, and a lookup of one may be for
+    /// a rename that changes nothing else.
+    pub fn must_see_calls(&self) -> bool {
+        self.serve.gate.knows_spellings()
+    }
+
     /// Reads the files that the settings name. The settings in `given` override those of the file.
     ///
     /// # Errors

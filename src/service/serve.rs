@@ -73,7 +73,7 @@ fn serve_after(
     if let Some(held) = &mut held {
         announce_take_over(held, &mut config, &mut start);
     }
-    let supervision = Supervision::begin(manager.clone(), &config.mountpoint, config.settings.sandbox())?;
+    let supervision = Supervision::begin(manager.clone(), &config)?;
     // Before there is a second thread: threads inherit the signal mask.
     let also = if held.is_some() { &[LEAVE, UPGRADE][..] } else { &[LEAVE] };
     let signals = ServerSignals::block(also, held.is_some()).map_err(cannot("block signals"))?;
@@ -152,10 +152,12 @@ fn hold_if_it_survives(
     // A server that takes over begins in the directory of the holder.
     config.make_absolute().map_err(cannot("find the working directory"))?;
     raise_open_files();
+    let sees_calls = config.must_see_calls();
+    let give_up = || give_up(sees_calls);
     let start = ServerStart {
         starter: start.ready.as_ref().map(ReadySender::number),
         is_detached: start.is_detached,
-        give_up: config.settings.sandbox().then_some(give_up),
+        give_up: config.settings.sandbox().then_some(&give_up),
         notify: &|message, fds| manager.send(message, fds),
         has_manager: manager.is_there(),
     };

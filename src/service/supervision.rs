@@ -1,9 +1,8 @@
 //! Supervision of a mount: reports to the service manager, and gives up privileges that serving does not need.
 
-use std::path::Path;
-
 use super::confinement::{Confinement, confine, give_up, raise_open_files};
 use super::health::{Patient, Prober, Pulse};
+use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
 use super::serve_error::{ServeError, cannot};
 
@@ -16,17 +15,14 @@ pub(super) struct Supervision {
 }
 
 impl Supervision {
-    /// Starts supervision of a mount that will be at `mountpoint`. Call this before there is a second thread.
-    pub(super) fn begin(
-        manager: ServiceManager,
-        mountpoint: &Path,
-        is_confined: bool,
-    ) -> Result<Self, ServeError> {
+    /// Starts supervision of a mount that is about to be made. Call this before there is a second thread.
+    pub(super) fn begin(manager: ServiceManager, config: &MountConfig) -> Result<Self, ServeError> {
         raise_open_files();
-        let prober = manager.is_there().then(|| Prober::start(mountpoint)).transpose();
+        let is_confined = config.settings.sandbox();
+        let prober = manager.is_there().then(|| Prober::start(&config.mountpoint)).transpose();
         let prober = prober.map_err(cannot("start the health check process"))?;
         if is_confined {
-            give_up().map_err(|error| {
+            give_up(config.must_see_calls()).map_err(|error| {
                 ServeError::new(format!(
                     "cannot give up privileges: {error}; --sandbox=false mounts with all of them"
                 ))

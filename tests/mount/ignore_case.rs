@@ -99,14 +99,11 @@ fn a_rename_that_changes_only_case_does_it() {
                 assert_eq!(ino(&mnt.join(&lower)), made);
             }
             for (from, to) in [(&name, &lower), (&lower, &upper), (&upper, &name), (&name, &lower)] {
-                // Programs look whether there is a directory with the new name; a file needs that not.
-                assert!(!is_dir || mnt.join(to).exists());
                 fs::rename(mnt.join(from), mnt.join(to)).unwrap();
                 assert_eq!(names(&backing), [to.as_str()], "from {from}");
                 assert!([&name, &lower, &upper].iter().all(|name| ino(&mnt.join(name)) == made));
             }
             // From a name that is neither.
-            assert!(!is_dir || mnt.join(&name).exists());
             fs::rename(mnt.join(&upper), mnt.join(&name)).unwrap();
             assert_eq!(names(&backing), [name.as_str()]);
             let remove = if is_dir { fs::remove_dir } else { fs::remove_file };
@@ -117,23 +114,35 @@ fn a_rename_that_changes_only_case_does_it() {
 }
 
 #[test]
-fn a_directory_whose_name_is_not_cached_is_renamed_without_a_look_at_the_new_name() {
-    let Some(mounted) = TestMount::new(&["--ignore-case", "--entry-timeout", "0"]) else { return };
-    let (mnt, backing) = (mounted.mnt(), mounted.backing());
-    for name in ["Documents", "Pictures"] {
-        fs::create_dir_all(mnt.join(name).join("inner")).unwrap();
-        fs::rename(mnt.join(name), mnt.join(name.to_lowercase())).unwrap();
-        fs::rename(mnt.join(name.to_lowercase()), mnt.join(name.to_uppercase())).unwrap();
-        assert_eq!(names(&backing), [name.to_uppercase()]);
-        fs::remove_dir_all(mnt.join(name)).unwrap();
+fn a_directory_is_renamed_without_a_look_at_the_new_name() {
+    for timeout in ["0", "60"] {
+        let Some(mounted) = TestMount::new(&["--ignore-case", "--entry-timeout", timeout]) else { return };
+        let (mnt, backing) = (mounted.mnt(), mounted.backing());
+        for name in ["Documents", "Pictures"] {
+            let (lower, upper) = (name.to_lowercase(), name.to_uppercase());
+            fs::create_dir_all(mnt.join(name).join("Inner")).unwrap();
+            // Also below a directory that has another name there, and if something works in it.
+            let inside = held(&mnt.join(name).join("Inner"));
+            fs::rename(mnt.join(&lower).join("Inner"), mnt.join(&lower).join("INNER")).unwrap();
+            assert_eq!(names(&backing.join(name)), ["INNER"], "timeout {timeout}");
+            fs::rename(mnt.join(name), mnt.join(&lower)).unwrap();
+            fs::rename(mnt.join(&lower), mnt.join(&upper)).unwrap();
+            assert_eq!(names(&backing), [upper]);
+            fs::create_dir(format!("/proc/self/fd/{}/new", inside.as_raw_fd())).unwrap();
+            assert_eq!(names(&mnt.join(&lower).join("inner")), ["new"]);
+            fs::remove_dir_all(mnt.join(name)).unwrap();
+        }
     }
+}
+
+fn held(path: &Path) -> File {
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).unwrap()
 }
 
 #[test]
 fn what_is_held_by_another_spelling_is_the_entry() {
     let Some(mounted) = mounted() else { return };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
-    let held = |path: &Path| OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).unwrap();
     for round in 0..20 {
         let (name, other) = (format!("Dir{round}"), format!("dIR{round}"));
         fs::create_dir(mnt.join(&name)).unwrap();

@@ -302,7 +302,13 @@ fn of_all_threads(process: u32, line: &str) -> Vec<String> {
 #[test]
 fn every_thread_of_a_server_is_confined_unless_disabled() {
     use namegate::service::confinement::FOR_SERVING;
-    for (args, is_confined) in [(&[][..], true), (&["--no-sandbox"], false), (&["-o", "no_sandbox"], false)] {
+    const PTRACE: u64 = 1 << 19;
+    for (args, kept) in [
+        (&[][..], Some(FOR_SERVING.0)),
+        (&["--ignore-case"], Some(FOR_SERVING.0 | PTRACE)),
+        (&["--no-sandbox"], None),
+        (&["-o", "no_sandbox"], None),
+    ] {
         let Some(mounted) = TestMount::new(args) else { return };
         fs::create_dir(mounted.mnt().join("dir")).unwrap();
         let of_test = of_all_threads(std::process::id(), "CapPrm")[0].clone();
@@ -313,12 +319,12 @@ fn every_thread_of_a_server_is_confined_unless_disabled() {
             for capabilities in all {
                 let found = u64::from_str_radix(&capabilities, 16).unwrap();
                 // The effective set may be smaller: a thread may have dropped capabilities for a moment.
-                let expected = if is_confined { FOR_SERVING.0 & possible } else { possible };
+                let expected = kept.map_or(possible, |kept| kept & possible);
                 assert_eq!(found & !expected, 0, "{args:?} {set}");
                 assert!(set == "CapEff" || found == expected, "{args:?} {set}: {found:x}, not {expected:x}");
             }
         }
-        let expected = if is_confined { ["1", "2"] } else { ["0", "0"] };
+        let expected = if kept.is_some() { ["1", "2"] } else { ["0", "0"] };
         for (line, expected) in ["NoNewPrivs", "Seccomp"].iter().zip(expected) {
             // The server confines itself when the mount is live, while it already serves the first requests.
             wait_until(&format!("{line}: {expected} of all threads, with {args:?}"), || {

@@ -1,14 +1,15 @@
 //! Aliases of nodes: second inodes of the kernel for one file.
 //!
-//! Rename(2) does nothing if both names lead to one inode, so a rename that changes only the case of a name would never come. The server
-//! cannot see for which system call the kernel looks a name up. So the lookup of another spelling that may be that of such a rename
-//! leads to an alias, which has the attributes and the inode number of the node. Its number is that of the node with more bits set, so
-//! there is nothing to remember, and a successor knows it.
+//! Rename(2) does nothing if both names lead to one inode, so a rename that changes only the case of a name would never come. So the
+//! lookup of another spelling that belongs to such a rename leads to an alias, which has the attributes and the inode number of
+//! the node. Its number is that of the node with more bits set, so there is nothing to remember, and a successor knows it.
 //!
 //! These lookups may be that: one of another spelling right after the same entry was looked up by another name by the same thread; and if the
-//! kernel may have cached the entry's own name, so that it need not look that up, the first one of another spelling. For directories,
-//! FIFOs and devices it is only the former, since a directory in two places or a FIFO with two pipes would not do. So the rename of a
-//! directory has no effect if the kernel has cached its own name and nobody has looked the new name up before, as programs usually do.
+//! kernel may have cached the entry's own name, so that it need not look that up, the first one of another spelling. A request does not
+//! say for which system call it is; /proc does, if the server may read it there ([`is_renaming`]). If it may not, these lookups
+//! count as those of a rename, but for directories, FIFOs and devices only the former: a directory in two places or a FIFO with
+//! two pipes would not do. Then the rename of a directory has no effect if the kernel has cached its own name and nobody has looked the
+//! new name up before.
 //!
 //! Anything but a rename shall have the node: locks of the kernel, memory maps and inotify(7) would see two files. So a request that opens
 //! or changes an alias, or removes or renames its name, fails with ESTALE, and any request to that of a directory, FIFO or device: even to walk
@@ -22,6 +23,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use namegate_sys::process::{is_renaming, kernel_thread};
 use namegate_wire::Operation;
 use parking_lot::Mutex;
 
@@ -85,6 +87,22 @@ pub(super) struct OtherSpelling {
     pub(super) is_first: bool,
 }
 
+/// Whether a lookup is that of a rename.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MayBe {
+    No,
+    /// Only if the kernel says so.
+    Perhaps,
+    /// Unless the kernel says that it is not.
+    Likely,
+}
+
+impl MayBe {
+    fn likely(is: bool) -> Self {
+        if is { Self::Likely } else { Self::No }
+    }
+}
+
 impl LookupThreads {
     /// More than the number of threads between two requests of one system call.
     const MAX_THREADS: usize = 4096;
@@ -125,6 +143,22 @@ impl LookupThreads {
 
     /// Records a lookup of another spelling, and returns whether it leads to the alias.
     pub(super) fn leads_to_alias(&self, thread: u32, lookup: &OtherSpelling) -> bool {
+        let of_rename = self.may_be_of_rename(thread, lookup);
+        if of_rename == MayBe::No {
+            return false;
+        }
+        // Threads that the server cannot see may be those of the kernel.
+        let is_known = (thread != 0).then(|| is_renaming(thread)).flatten();
+        let leads = is_known
+            .unwrap_or_else(|| of_rename == MayBe::Likely && thread != 0 && kernel_thread(thread).is_none());
+        if !leads {
+            self.leads_to_node(thread, lookup);
+        }
+        leads
+    }
+
+    /// Records a lookup of another spelling, and returns whether a rename may have made it.
+    fn may_be_of_rename(&self, thread: u32, lookup: &OtherSpelling) -> MayBe {
         let OtherSpelling { node, key, name, is_strict, is_first } = *lookup;
         let mut threads = self.threads.lock();
         let lookups = self.entry(&mut threads, thread);
@@ -132,17 +166,28 @@ impl LookupThreads {
         let is_repeated = last.is_some_and(|last| last.name == name);
         let again = lookups.again.iter_mut().find(|again| **again == Some(name)).and_then(Option::take);
         lookups.failed = lookups.failed.filter(|failed| *failed != node);
-        let leads = match last {
-            _ if again.is_some() => false,
+        let of_rename = match last {
+            _ if again.is_some() => MayBe::No,
             // The kernel asks twice if it had cached something else.
-            Some(last) if is_repeated => last.alias.is_some(),
+            Some(last) if is_repeated => MayBe::likely(last.alias.is_some()),
             // The new name of a rename, which must not be the inode of the old one.
-            Some(last) => last.alias.is_none(),
-            None => is_first && !is_strict,
+            Some(last) => MayBe::likely(last.alias.is_none()),
+            None if is_first && is_strict => MayBe::Perhaps,
+            None => MayBe::likely(is_first),
         };
         lookups.was_first = is_first || is_repeated && lookups.was_first;
-        lookups.push(LastLookup { key, name, alias: leads.then_some(node) });
-        leads
+        lookups.push(LastLookup { key, name, alias: (of_rename != MayBe::No).then_some(node) });
+        of_rename
+    }
+
+    /// The last lookup of the thread has led to the node, if it still is this one.
+    fn leads_to_node(&self, thread: u32, lookup: &OtherSpelling) {
+        if let Some(lookups) = self.threads.lock().get_mut(&thread)
+            && let [Some(last), _] = &mut lookups.recent
+            && last.name == lookup.name
+        {
+            last.alias = None;
+        }
     }
 
     /// The names of a rename that the thread has looked up. Only the first rename hears that a name may be cached.
@@ -219,7 +264,9 @@ mod tests {
     #[test]
     fn a_lookup_that_may_belong_to_a_rename_leads_to_an_alias() {
         let threads = LookupThreads::default();
-        let file = |thread, name, is_first| threads.leads_to_alias(thread, &spelling(name, false, is_first));
+        let file = |thread, name, is_first| {
+            threads.may_be_of_rename(thread, &spelling(name, false, is_first)) == MayBe::Likely
+        };
         let own = |thread, key| threads.note_own(thread, hash(key), hash("own"));
         // The own name is cached, or was looked up by the same thread just before.
         assert!(file(1, "a", true) && file(1, "a", false), "the kernel may ask twice");
@@ -235,8 +282,10 @@ mod tests {
         own(1, "OTHER");
         assert!(!file(1, "a", false), "another entry");
         assert!(file(1, "b", false), "from one other spelling to another");
-        let directory = |name| threads.leads_to_alias(4, &spelling(name, true, true));
-        assert!(!directory("a") && directory("b") && directory("b") && !directory("a"));
+        let directory = |name| threads.may_be_of_rename(4, &spelling(name, true, true));
+        assert_eq!(directory("a"), MayBe::Perhaps);
+        threads.leads_to_node(4, &spelling("a", true, true));
+        assert_eq!(["b", "b", "a"].map(directory), [MayBe::Likely, MayBe::Likely, MayBe::No]);
     }
 
     #[test]
@@ -245,16 +294,17 @@ mod tests {
         let (open, look) = (Operation::Open(OpenIn::default()), Operation::Getattr);
         let number = |is_strict| alias(NodeId(7), is_strict).unwrap();
         let must_fail = |thread, operation| threads.must_fail(number(false), thread, operation);
+        let leads = |is_first| threads.may_be_of_rename(2, &spelling("a", false, is_first)) == MayBe::Likely;
         assert!(!must_fail(1, &look) && threads.must_fail(number(true), 9, &look));
         assert!(must_fail(1, &open) && !must_fail(1, &open) && !must_fail(1, &open), "it has a descriptor");
-        assert!(threads.leads_to_alias(2, &spelling("a", false, true)) && must_fail(2, &open));
-        assert!(!threads.leads_to_alias(2, &spelling("a", false, true)));
-        assert!(!threads.leads_to_alias(2, &spelling("a", false, false)));
+        assert!(leads(true) && must_fail(2, &open));
+        assert!(!leads(true));
+        assert!(!leads(false));
         threads.note_other(2);
-        assert!(threads.leads_to_alias(2, &spelling("a", false, true)));
+        assert!(leads(true));
         threads.note_other(2);
         assert!(threads.must_look_up_again(2, (NodeId::ROOT, OsStr::new("a"))));
-        assert!(!threads.leads_to_alias(2, &spelling("a", false, false)));
+        assert!(!leads(false));
         assert!(!threads.must_look_up_again(2, (NodeId::ROOT, OsStr::new("a"))));
     }
 }

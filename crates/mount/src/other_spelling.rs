@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 
 use libc::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use namegate_core::gate::Admitted;
-use namegate_sys::process::kernel_thread;
 
 use super::alias::OtherSpelling;
 use super::node_number::alias;
@@ -45,9 +44,7 @@ impl RequestContext<'_> {
         }
         let is_strict = !matches!(entry.stat.st_mode & S_IFMT, S_IFREG | S_IFLNK);
         let lookup = OtherSpelling { node: entry.node, key, name: hash, is_strict, is_first };
-        // Threads that the server cannot see may be those of the kernel.
-        let is_alias =
-            threads.leads_to_alias(thread, &lookup) && thread != 0 && kernel_thread(thread).is_none();
+        let is_alias = threads.leads_to_alias(thread, &lookup);
         let number = alias(entry.node, is_strict).filter(|_| is_alias);
         let name = number.map_or(UsedName::Other, UsedName::Alias);
         let is_current = entry.is_current && number.is_none();

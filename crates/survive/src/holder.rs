@@ -68,7 +68,7 @@ pub struct ServerStart<'s> {
     /// Whether holder and servers leave terminal and directory.
     pub is_detached: bool,
     /// Gives up the privileges that servers do not need, if they are confined.
-    pub give_up: Option<fn() -> io::Result<()>>,
+    pub give_up: Option<&'s dyn Fn() -> io::Result<()>>,
     /// Sends a message with descriptors to the service manager, if there is one.
     pub notify: &'s Notify<'s>,
     pub has_manager: bool,

@@ -82,6 +82,37 @@ fn kernel_thread_of_stat(stat: &[u8]) -> Option<String> {
     (flags & KERNEL_THREAD != 0).then(|| name.into())
 }
 
+/// Whether the thread `tid`, which waits in a system call, waits in one that renames: rename(2), renameat(2) or renameat2(2).
+/// `None` if /proc does not say it (proc_pid_syscall(5)): that needs CAP_SYS_PTRACE, or the same user and no Yama.
+pub fn is_renaming(tid: u32) -> Option<bool> {
+    /// A thread that has just woken this one may not sleep yet.
+    const ATTEMPTS: u32 = 1000;
+    let path = format!("/proc/{tid}/syscall");
+    for _ in 0..ATTEMPTS {
+        let said = fs::read_to_string(&path).ok()?;
+        match said.split_ascii_whitespace().next()? {
+            "running" => thread::yield_now(),
+            number => return number.parse().ok().map(is_rename),
+        }
+    }
+    None
+}
+
+/// Whether `number` renames, in any of the machine's calling conventions: none of these numbers is that of another call
+/// that looks up a path.
+fn is_rename(number: i64) -> bool {
+    // renameat2(2) and, where it exists, renameat(2) and rename(2).
+    #[cfg(target_arch = "x86_64")]
+    const RENAMES: &[i64] = &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2, 38, 302, 353];
+    #[cfg(target_arch = "aarch64")]
+    const RENAMES: &[i64] = &[libc::SYS_renameat, libc::SYS_renameat2, 38, 329, 382];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const RENAMES: &[i64] = &[libc::SYS_renameat2 as i64];
+    /// The bit of x32, arch/x86/include/uapi/asm/unistd.h.
+    const X32: i64 = 0x4000_0000;
+    RENAMES.contains(&(number & !X32))
+}
+
 /// Closes all descriptors from 3 on except `kept`. See close_range(2); if the kernel lacks it (before 5.9), they are closed
 /// one by one.
 ///
@@ -198,6 +229,20 @@ mod tests {
         } else {
             println!("SKIPPED: no threads of the kernel are visible here");
         }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_does_not_rename() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let said = is_renaming(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match fs::read_to_string("/proc/self/syscall") {
+            Ok(_) => assert_eq!(said, Some(false)),
+            Err(why) => println!("SKIPPED: /proc does not show system calls here: {why}"),
+        }
+        assert_eq!(is_renaming(child.id()), None, "it has ended");
+        assert!(is_rename(libc::SYS_renameat2) && !is_rename(libc::SYS_openat) && !is_rename(-1));
     }
 
     #[test]
