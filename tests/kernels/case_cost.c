@@ -1,23 +1,10 @@
 /* case-cost DIR COUNT: makes COUNT files in DIR, and prints how many nanoseconds lstat(2) takes, on the average of the fastest of several rounds,
  * for exact names, for names in another case, and for names that do not exist, all of them dropped from the kernel's cache before. The second is
  * `-` where case counts. */
-#define _GNU_SOURCE
+#include "cost.h"
 #include <ctype.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { NAMES = 200, ROUNDS = 7, KINDS = 3, LONGEST = 64 };
-
-static long long now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
-}
 
 static void spell(char *name, int number, int kind)
 {
@@ -29,7 +16,7 @@ static void spell(char *name, int number, int kind)
 int main(int argc, char **argv)
 {
     static char names[NAMES][LONGEST];
-    int count = argc == 3 ? atoi(argv[2]) : 0, caches = open("/proc/sys/vm/drop_caches", O_WRONLY);
+    int count = argc == 3 ? atoi(argv[2]) : 0;
     long long best[KINDS] = {0};
     struct stat found;
     if (count < NAMES || chdir(argv[1]))
@@ -46,8 +33,7 @@ int main(int argc, char **argv)
             for (int i = 0; i < NAMES; i++)
                 spell(names[i], (i * (count / NAMES) + round * 31) % count, kind);
             int there = 0;
-            if (write(caches, "2", 1) != 1)
-                return 2;
+            drop_names();
             long long begun = now();
             for (int i = 0; i < NAMES; i++)
                 there += lstat(names[i], &found) == 0;

@@ -1,24 +1,10 @@
 /* name-cost DIR LENGTH [warm]: creates, renames and removes files in DIR whose names have LENGTH bytes, and prints how many nanoseconds these
  * calls took, each on the average of the fastest of several rounds: open(2) with O_CREAT, lstat(2) of a name that the kernel has dropped
  * from its cache, lstat(2) of one that does not exist, rename(2), unlink(2). */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "cost.h"
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { FILES = 200, ROUNDS = 15, LONGEST = 255, CALLS = 5 };
-
-static long long now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
-}
 
 static int call(int which, const char *name, const char *other)
 {
@@ -40,7 +26,7 @@ static int call(int which, const char *name, const char *other)
 int main(int argc, char **argv)
 {
     static char names[FILES][LONGEST + 1], others[FILES][LONGEST + 1];
-    int length = argc >= 3 ? atoi(argv[2]) : 0, results[FILES], caches = open("/proc/sys/vm/drop_caches", O_WRONLY);
+    int length = argc >= 3 ? atoi(argv[2]) : 0, results[FILES];
     long long best[CALLS];
     if (length < 8 || length > LONGEST || chdir(argv[1]))
         return 2;
@@ -54,8 +40,8 @@ int main(int argc, char **argv)
     }
     for (int round = 0; round < ROUNDS; round++) {
         for (int which = 0; which < CALLS; which++) {
-            if (which == 1 && argc == 3 && write(caches, "2", 1) != 1)
-                return 2;
+            if (which == 1 && argc == 3)
+                drop_names();
             long long begun = now();
             for (int i = 0; i < FILES; i++)
                 results[i] = call(which, names[i], others[i]);
