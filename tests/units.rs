@@ -216,6 +216,22 @@ fn the_example_configuration_is_valid() {
 }
 
 #[test]
+fn the_example_for_tmpfiles_enables_io_uring_where_the_kernel_has_it() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/io-uring.tmpfiles.conf");
+    let dir = tempfile::tempdir().unwrap();
+    let root = format!("--root={}", dir.path().display());
+    let create = || Command::new("systemd-tmpfiles").args(["--create", &root]).arg(&example).output();
+    let Ok(output) = create() else { return println!("SKIPPED: no systemd-tmpfiles") };
+    assert!(output.status.success(), "{}", all(&output));
+    let parameter = dir.path().join("sys/module/fuse/parameters/enable_uring");
+    assert!(!parameter.exists(), "an older kernel");
+    fs::create_dir_all(parameter.parent().unwrap()).unwrap();
+    fs::write(&parameter, "N\n").unwrap();
+    assert!(create().unwrap().status.success());
+    assert_eq!(fs::read_to_string(&parameter).unwrap().trim(), "Y");
+}
+
+#[test]
 fn systemd_generates_units_from_the_fstab_lines() {
     const GENERATOR: &str = "system-generators/systemd-fstab-generator";
     let generator = ["/usr/lib/systemd", "/lib/systemd"].map(|base| Path::new(base).join(GENERATOR));

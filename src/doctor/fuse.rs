@@ -144,24 +144,27 @@ fn passthrough(machine: &Machine, release: Option<&str>, version: Option<(u32, u
     }
 }
 
+/// What root does to enable io_uring for new mounts.
+pub(super) const ENABLE_URING: &str = "echo Y >/sys/module/fuse/parameters/enable_uring";
+
+/// Whether root has enabled io_uring for FUSE; `None` on a kernel without it.
+pub(super) fn uring_is_enabled(machine: &Machine) -> Option<bool> {
+    let value = machine.text("sys/module/fuse/parameters/enable_uring").ok()?;
+    Some(matches!(value.as_str(), "Y" | "1"))
+}
+
 fn io_uring(machine: &Machine) -> Diagnosis {
-    const ID: &str = "fuse-io-uring";
-    const ENABLE: &str = "echo Y >/sys/module/fuse/parameters/enable_uring";
-    match machine.text("sys/module/fuse/parameters/enable_uring") {
-        Err(_) => {
-            Diagnosis::ok(ID, "requests go over /dev/fuse: this kernel has no io_uring for FUSE (Linux 6.14)")
-        }
-        Ok(value) if matches!(value.trim(), "Y" | "1") => {
-            Diagnosis::ok(ID, "mounts with --transport auto use io_uring; those with --survive do not")
-        }
-        Ok(_) => Diagnosis::ok(
-            ID,
-            format!(
-                "requests go over /dev/fuse. With io_uring, which root enables by `{ENABLE}`, mounts with --transport auto \
-                 answer requests for metadata faster; they cannot survive their server"
-            ),
+    let found = match uring_is_enabled(machine) {
+        None => "requests go over /dev/fuse: this kernel has no io_uring for FUSE (Linux 6.14)".into(),
+        Some(true) => "mounts with --transport auto use io_uring; those with --survive do not. `namegate doctor --measure` \
+                       says what it brings"
+            .into(),
+        Some(false) => format!(
+            "requests go over /dev/fuse. With io_uring, which root enables by `{ENABLE_URING}`, mounts with --transport auto \
+             answer requests for metadata faster; they cannot survive their server"
         ),
-    }
+    };
+    Diagnosis::ok("fuse-io-uring", found)
 }
 
 /// Reports whether this process has a capability; `None` if unknown.

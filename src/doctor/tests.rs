@@ -76,6 +76,12 @@ fn io_uring_is_reported_with_the_way_to_enable_it() {
         let (_dir, machine) = machine(files, true);
         let found = found(&machine, "fuse-io-uring");
         assert!(matches!(&found[..], [(Ok, text, _)] if text.contains(part)), "{found:?}");
+        // Where it is enabled, something would be mounted.
+        if part != "auto use" {
+            let measured = machine.measure_transports();
+            let expected = if files.is_empty() { Ok } else { Unknown };
+            assert!(measured.condition == expected && measured.found.contains(part), "{measured:?}");
+        }
     }
 }
 

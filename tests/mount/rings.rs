@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -19,10 +19,12 @@ use crate::control::status;
 use namegate_testkit::mounted::{TestMount, can_mount, is_enabled, prepare, unmount};
 use namegate_testkit::{PATIENCE, wait_until};
 
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
 /// A mount over io_uring; `None`, after a message, if there is none.
 fn over_rings(args: &[&str]) -> Option<TestMount> {
     if !is_enabled() {
-        println!("SKIPPED: io_uring needs Y in /sys/module/fuse/parameters/enable_uring");
+        println!("SKIPPED: io_uring needs Y in {PARAMETER}");
         return None;
     }
     can_mount().then(|| mount(args, "uring"))
@@ -34,6 +36,34 @@ fn mount(args: &[&str], transport: &str) -> TestMount {
     let mut command = Command::new(env!("CARGO_BIN_EXE_namegate"));
     command.arg("mount").args([&source, &target]).args(args).args(["--transport", transport]);
     TestMount::by(dir, &target, command)
+}
+
+#[test]
+fn the_doctor_measures_what_io_uring_brings_and_leaves_nothing_behind() {
+    if !can_mount() {
+        return;
+    }
+    let dir = prepare();
+    let begun = Instant::now();
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_namegate"));
+    let output = doctor
+        .args(["doctor", "--measure", "--json"])
+        .env("TMPDIR", dir.path().join("mnt"))
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let speed = checks.iter().find(|check| check["id"] == "transport-speed").unwrap();
+    let (condition, found) = (&speed["condition"], speed["found"].as_str().unwrap());
+    match (is_enabled(), fs::exists(PARAMETER).unwrap()) {
+        (true, _) => assert!(condition == "ok" && found.contains("times as fast"), "{speed}"),
+        (false, true) => assert!(condition == "unknown" && found.contains(PARAMETER), "{speed}"),
+        (false, false) => assert!(condition == "ok" && found.contains("no io_uring"), "{speed}"),
+    }
+    println!("{found} ({:?})", begun.elapsed());
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!table.contains(dir.path().to_str().unwrap()), "{table}");
+    assert_eq!(fs::read_dir(dir.path().join("mnt")).unwrap().count(), 0);
 }
 
 /// The processors on which this process may run.

@@ -57,7 +57,7 @@ pub use failure::RequestFailure;
 pub use journal::{HandedOn, LeftMount, MountJournal, MountRecord};
 pub use mount::{check, mount, resume};
 pub use mounted::{EndOfService, Handle, Mounted};
-pub use mountpoint::{detach_dead, is_mounted};
+pub use mountpoint::{detach, detach_dead, is_mounted};
 pub use options::Options;
 pub use serve_config::ServeConfig;
 pub use source::SourceRequirements;

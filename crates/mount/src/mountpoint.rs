@@ -34,7 +34,7 @@ pub fn detach_dead(mountpoint: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As umount2(2) says, or as fusermount3 reports.
-pub(super) fn detach(mountpoint: &Path) -> io::Result<()> {
+pub fn detach(mountpoint: &Path) -> io::Result<()> {
     match umount2(mountpoint, MntFlags::MNT_DETACH) {
         Err(Errno::EPERM) => {}
         done => return Ok(done?),
