@@ -5,8 +5,10 @@
 //! directory for the work, BEHIND its backing directory, and PID the process that serves it, or 0. The places belong to root and
 //! are writable for all: another user is not their owner. Every number is a median over the rounds; a multiple is the median of
 //! the multiples of each round, so a disturbance of a whole round does not affect the ratio. After the time comes the processor
-//! time of the client and the server.
+//! time of the client and the server. With a path of the program in `NAMEGATE_BENCH_PROGRAM`, the requests of the last round follow.
 
+use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::hint::black_box;
@@ -27,6 +29,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::{Mode as Permissions, fstatat, lstat};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::{Gid, Pid, Uid, UnlinkatFlags, close, setfsgid, setfsuid, unlinkat};
+use parking_lot::Mutex;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -46,6 +49,12 @@ static USER: AtomicU32 = AtomicU32::new(0);
 
 /// The process that serves the current place, or 0.
 static SERVER: AtomicI32 = AtomicI32::new(0);
+
+/// Its mount, if requests are counted.
+static COUNTED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Requests by their kind.
+type Requests = BTreeMap<String, u64>;
 
 struct Place {
     name: String,
@@ -74,6 +83,7 @@ struct Cost {
     took: Duration,
     processor: Duration,
     operations: usize,
+    requests: Requests,
 }
 
 const ROWS: &[Row] = &[
@@ -175,7 +185,7 @@ const ROWS: &[Row] = &[
 ];
 
 fn main() -> Outcome<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<String> = env::args().skip(1).collect();
     let [scratch, rounds, rows, user, places @ ..] = args.as_slice() else {
         return Err("bench_mount SCRATCH ROUNDS ROW,...|all USER NAME=SEEN=BEHIND=PID...".into());
     };
@@ -200,21 +210,32 @@ fn main() -> Outcome<()> {
     println!("| work | {} | goal |", heads.join(" | "));
     println!("|{}", "---|".repeat(heads.len() + 2));
     let chosen = |key: &str| rows == "all" || rows.split(',').any(|row| row == key);
+    let program = env::var_os("NAMEGATE_BENCH_PROGRAM");
+    let mut counted = Vec::new();
     for row in ROWS.iter().filter(|row| chosen(row.key)) {
         let mut times = vec![Vec::new(); places.len()];
         for round in 0..=rounds {
             for (place, times) in places.iter().zip(&mut times) {
                 SERVER.store(place.server, Ordering::Relaxed);
+                *COUNTED.lock() = (program.is_some() && place.server != 0).then(|| place.seen.clone());
                 let done = as_user(USER.load(Ordering::Relaxed), || (row.once)(place, scratch));
-                let Cost { took, processor, operations } =
+                let Cost { took, processor, operations, requests } =
                     done.map_err(|error| format!("{}: {error}", row.key))?;
                 // The first round starts with the state that the previous row left.
                 if round > 0 {
                     times.push([took, processor].map(|time| time.as_secs_f64() / operations as f64));
                 }
+                if round == rounds && !requests.is_empty() {
+                    let all: Vec<String> =
+                        requests.iter().map(|(op, count)| format!("{op} {count}")).collect();
+                    counted.push(format!("| {} | {} | {} |", row.title, place.name, all.join(", ")));
+                }
             }
         }
         println!("{}", line(row, &times));
+    }
+    if program.is_some() {
+        println!("\n| work | place | requests |\n|---|---|---|\n{}", counted.join("\n"));
     }
     if chosen("gate") {
         gate();
@@ -357,9 +378,32 @@ fn cool(place: &Place) -> Outcome<()> {
 }
 
 fn timed(operations: usize, mut work: impl FnMut() -> Outcome<()>) -> Outcome<Cost> {
+    let counted = requests()?;
     let (begin, before) = (Instant::now(), processor_time()?);
     work()?;
-    Ok(Cost { took: begin.elapsed(), processor: processor_time()?.saturating_sub(before), operations })
+    let (took, processor) = (begin.elapsed(), processor_time()?.saturating_sub(before));
+    let mut requests = requests()?;
+    requests.iter_mut().for_each(|(op, count)| *count -= counted.get(op).unwrap_or(&0));
+    requests.retain(|_, count| *count > 0);
+    Ok(Cost { took, processor, operations, requests })
+}
+
+/// The requests so far that a client waited for, where they are counted.
+fn requests() -> Outcome<Requests> {
+    let mut requests = Requests::new();
+    let (Some(mount), Some(program)) = (COUNTED.lock().clone(), env::var_os("NAMEGATE_BENCH_PROGRAM")) else {
+        return Ok(requests);
+    };
+    let output = as_user(0, || Command::new(program).arg("metrics").arg(mount).output())?;
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let Some(labels) = line.strip_prefix("namegate_fuse_requests_total{") else { continue };
+        let op = labels.split("op=\"").nth(1).and_then(|rest| rest.split('"').next()).ok_or("no op")?;
+        let count: f64 = labels.rsplit(' ').next().unwrap_or_default().parse()?;
+        if !["release", "releasedir", "forget", "batch_forget"].contains(&op) {
+            *requests.entry(op.to_owned()).or_default() += count as u64;
+        }
+    }
+    Ok(requests)
 }
 
 /// The processor time so far of this process, its children that have ended, and the server.
@@ -623,7 +667,8 @@ print(time.perf_counter_ns() - begin, time.process_time_ns() - used)";
     let printed = String::from_utf8(output.stdout)?;
     let (took, used) = printed.trim().split_once(' ').ok_or("python3 has failed")?;
     let [took, used] = [took.parse()?, used.parse()?].map(Duration::from_nanos);
-    Ok(Cost { took, processor: used + server_time()?.saturating_sub(before), operations: 1 })
+    let processor = used + server_time()?.saturating_sub(before);
+    Ok(Cost { took, processor, operations: 1, requests: Requests::new() })
 }
 
 fn extract(place: &Place, scratch: &Path) -> Outcome<()> {

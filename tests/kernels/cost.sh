@@ -1,5 +1,5 @@
-# Sourced by check.sh: what a guard costs each create, a mount each call with a name, and a directory that ignores case each lookup, in instructions. The machine runs with
-# -icount shift=0, by which its clock counts them: a nanosecond is an instruction.
+# Sourced by check.sh: what a guard costs each create, a mount each call with a name and rows of scripts/bench-mount, and a directory that ignores case each lookup, in
+# instructions. The machine runs with -icount shift=0, by which its clock counts them: a nanosecond is an instruction.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 check_cost() { "cost_$1"; }
@@ -51,4 +51,29 @@ cost_case() {
         result PASS root "lstat of exact, other and absent names among 4000: in a mount $options $("$here/case-cost" "$mnt" 4000)"
         unmount_namegate "$mnt"
     done
+}
+
+# In this table a microsecond is a thousand instructions, of all processes and the kernel. The requests follow.
+cost_rows() {
+    local transport line uring=/sys/module/fuse/parameters/enable_uring places=("native=$lab/fs/native=$lab/fs/native=0")
+    if [[ ! -x $here/bench-mount ]]; then result SKIPPED - rows "no benchmark was built" && return; fi
+    source_size=1500M make_source ext4 || return 0
+    mkdir "$fs/native" "$lab/scratch"
+    for transport in dev uring; do
+        if [[ $transport == uring ]]; then
+            if [[ ! -e $uring ]]; then result SKIPPED - uring "this kernel has no io_uring for FUSE" && continue; fi
+            echo Y >$uring
+        fi
+        mkdir "$fs/$transport"
+        mount_namegate "$fs/$transport" "$lab/$transport" --transport $transport --profile utf8 || return 0
+        places+=("$transport=$lab/$transport=$fs/$transport=$server")
+    done
+    if NAMEGATE_RUNTIME_DIR=$lab/run NAMEGATE_BENCH_PROGRAM=$built "$here/bench-mount" "$lab/scratch" 1 \
+        stat-cold,absent,readdir-cold,find,create,rename,cp,checkout 0 "${places[@]}" >"$lab/rows"; then
+        grep '^| ' "$lab/rows" | while read -r line; do result PASS root "$line"; done
+    else
+        result FAIL root rows "$(tail -n 1 "$lab/rows")"
+    fi
+    for transport in "${places[@]:1}"; do umount "$lab/${transport%%=*}"; done
+    if [[ -e $uring ]]; then echo N >$uring; fi
 }

@@ -30,7 +30,7 @@ echo "guest: Linux $(uname -r), $(nproc) processors, up $(cut -d ' ' -f 1 /proc/
 # Each check has a time limit well below that of the machine, which ends checks that hang in the kernel.
 limit_of() {
     case $1 in
-        suite-* | export) echo 1800 ;;
+        suite-* | export | cost-rows) echo 1800 ;;
         *) echo 900 ;;
     esac
 }

@@ -27,7 +27,7 @@ make_source() {
         result SKIPPED - source "this kernel has no $kind"
         return 1
     fi
-    truncate -s 600M "$lab/image"
+    truncate -s "${source_size:-600M}" "$lab/image"
     if ! "${mkfs[@]}" "$lab/image" >"$lab/mkfs.log" 2>&1; then
         result FAIL - source "${mkfs[0]}: $(tail -n 1 "$lab/mkfs.log")"
         return 1

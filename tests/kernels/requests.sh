@@ -29,7 +29,7 @@ for i in range(200): os.unlink(f"{sys.argv[1]}/{i}")' "$mnt"
 for i in range(200): os.mkdir(f"{sys.argv[1]}/{i}")' "$mnt"
     count "200 rmdirs" python3 -c 'import os, sys
 for i in range(200): os.rmdir(f"{sys.argv[1]}/{i}")' "$mnt"
-    tar cf "$lab/tree.tar" -C "$here" --exclude=namegate --exclude=mount-suite .
+    tar cf "$lab/tree.tar" -C "$here" --exclude=namegate --exclude=deps --exclude=bench-mount .
     mkdir "$lab/tree" && tar xf "$lab/tree.tar" -C "$lab/tree"
     count "cp -r of $(find "$lab/tree" -type f | wc -l) files" cp -r "$lab/tree" "$mnt/tree"
     count "rm -rf of them" rm -rf "$mnt/tree"

@@ -7,7 +7,7 @@ check_suite() {
     make_source "$1" || return 0
     mkdir "$fs/tmp" && chmod 1777 "$fs/tmp"
     # Two at a time: emulated processors are slow, and the tests have time limits.
-    (cd "$root" && TMPDIR=$fs/tmp RUST_TEST_THREADS=2 timeout 1700 "$here/mount-suite" --show-output >"$output" 2>&1)
+    (cd "$root" && TMPDIR=$fs/tmp RUST_TEST_THREADS=2 timeout 1700 "$here/deps/mount-suite" --show-output >"$output" 2>&1)
     cat "$output"
     if ! grep -q '^test result:' "$output"; then
         result FAIL root suite "it did not end: $(grep -a '^test ' "$output" | tail -n 1)"
