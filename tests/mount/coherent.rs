@@ -1,5 +1,6 @@
 //! `--cache=coherent`: names and attributes stay in the kernel's caches, and direct changes in the source show at once.
 
+mod delays;
 mod law;
 
 use std::ffi::OsStr;
@@ -12,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use namegate_testkit::metrics::free_port;
 use namegate_testkit::mounted::{TestMount, can_mount, prepare};
+use namegate_testkit::random::Random;
 use namegate_testkit::wait_until;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::Signal;
 
 use crate::control::status;
 use crate::names::listed;
@@ -59,6 +62,16 @@ fn time_until(what: &str, holds: impl Fn() -> bool) -> Duration {
     begin.elapsed()
 }
 
+/// Waits until the kernel answers `look` by itself. What has just changed is dropped once more after some seconds.
+fn wait_until_lasting(mounted: &TestMount, port: u16, look: impl Fn()) {
+    wait_until("a lasting cache", || {
+        sleep(EXPIRED);
+        let before = requests(mounted, port, "lookup");
+        look();
+        requests(mounted, port, "lookup") == before
+    });
+}
+
 #[test]
 fn names_and_their_absence_are_not_asked_again_until_they_change() {
     let Some((mounted, port)) = coherent(&[]) else { return };
@@ -72,11 +85,7 @@ fn names_and_their_absence_are_not_asked_again_until_they_change() {
         assert_eq!(look(), (7, false, true));
         requests(&mounted, port, "lookup") - before
     };
-    // What has just changed is dropped once more after some seconds.
-    wait_until("a lasting cache", || {
-        sleep(EXPIRED);
-        asks() == 0.0
-    });
+    wait_until_lasting(&mounted, port, || assert_eq!(look().0, 7));
     sleep(EXPIRED);
     assert_eq!(asks(), 0.0, "nothing has changed");
     let before = requests(&mounted, port, "lookup");
@@ -87,17 +96,20 @@ fn names_and_their_absence_are_not_asked_again_until_they_change() {
 
 #[test]
 fn every_direct_change_shows_at_once() {
-    let Some((mounted, _)) = coherent(&[]) else { return };
+    // The source of the other one is a mount that only the server has.
+    let Some((mounted, _)) = coherent(&["--noatime"]) else { return };
     let (there, here) = (mounted.backing(), mounted.mnt());
-    let mut slowest = Vec::new();
+    let (mut slowest, mut random) = (Vec::new(), Random(1));
     for i in 0..20 {
         let [a, b, dir, moved] = ["a", "b", "dir", "moved"].map(|name| format!("{name}{i}"));
         let [seen_a, seen_b, seen_dir, seen_moved] = [&a, &b, &dir, &moved].map(|name| here.join(name));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         // Absent names are cached too.
         assert!(![&seen_a, &seen_b, &seen_dir, &seen_moved].iter().any(|path| path.exists()));
-        let mut after =
-            |what: &'static str, shows: &dyn Fn() -> bool| slowest.push((time_until(what, shows), what));
+        let mut after = |what: &'static str, shows: &dyn Fn() -> bool| {
+            slowest.push((time_until(what, shows), what));
+            sleep(Duration::from_millis(random.below(10) as u64));
+        };
         fs::write(there.join(&a), "one").unwrap();
         after("a new file", &|| seen_a.exists() && listed(&here).contains(&a.clone().into_bytes()));
         fs::set_permissions(there.join(&a), PermissionsExt::from_mode(0o640)).unwrap();
@@ -182,6 +194,47 @@ fn changes_show_under_the_names_that_clients_see() {
     }
 }
 
+/// The server is stopped, like one that does not get along with what is reported, until the queue of the kernel is full.
+#[test]
+fn after_lost_events_nothing_is_outdated() {
+    const MOST: usize = 100_000;
+    /// More than are read before the server stops.
+    const MANY: usize = 1000;
+    let queued = fs::read_to_string("/proc/sys/fs/fanotify/max_queued_events").unwrap_or_default();
+    let Some(queued) = queued.trim().parse::<usize>().ok().filter(|most| *most < MOST) else {
+        return println!("SKIPPED: the queue of fanotify holds {queued} events");
+    };
+    let Some((mut mounted, port)) = coherent(&["--verbose"]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    ["dir", "dir/inside", "many"].iter().for_each(|name| fs::create_dir(there.join(name)).unwrap());
+    for name in ["changed", "dir/removed", "dir/inside/moved"] {
+        fs::write(there.join(name), "old").unwrap();
+    }
+    let look =
+        |names: [&str; 4]| names.map(|name| fs::metadata(here.join(name)).ok().map(|it| it.mode() & 0o777));
+    let names = ["changed", "dir/removed", "dir/inside/moved", "dir/created"];
+    wait_until_lasting(&mounted, port, || {
+        assert_eq!(look(names).map(|it| it.is_some()), [true, true, true, false])
+    });
+    assert_eq!(listed(&here.join("dir/inside")), [b"moved"]);
+    mounted.signal(Signal::SIGSTOP);
+    (0..MANY + queued).for_each(|number| fs::write(there.join(format!("many/{number}")), "").unwrap());
+    fs::set_permissions(there.join("changed"), PermissionsExt::from_mode(0o701)).unwrap();
+    fs::remove_file(there.join("dir/removed")).unwrap();
+    fs::rename(there.join("dir/inside/moved"), there.join("here")).unwrap();
+    fs::write(there.join("dir/created"), "").unwrap();
+    mounted.signal(Signal::SIGCONT);
+    time_until("what changed unnoticed", || {
+        let [changed, removed, moved, created] = look(names);
+        changed == Some(0o701) && removed.is_none() && moved.is_none() && created.is_some()
+    });
+    assert!(here.join("here").exists() && listed(&here.join("dir/inside")).is_empty());
+    assert_eq!(listed(&here.join("many")).len(), MANY + queued);
+    mounted.signal(Signal::SIGTERM);
+    let (_, said) = mounted.ended();
+    assert!(said.contains("were lost"), "{said}");
+}
+
 #[test]
 fn what_is_mounted_in_the_source_shows_at_once() {
     let Some((mounted, _)) = coherent(&[]) else { return };
@@ -258,8 +311,6 @@ fn where_changes_are_not_reported_the_timeouts_hold_and_the_status_says_why() {
     };
     let Some(mounted) = TestMount::new(&["--cache", "timeout"]) else { return };
     assert_eq!(why(&mounted), "as configured");
-    let mounted = TestMount::new(&["--cache", "coherent", "--noatime"]).unwrap();
-    assert!(why(&mounted).contains("noatime"));
     let Some(mounted) = TestMount::of_overlay_with(&["--cache", "coherent"]) else { return };
     assert!(why(&mounted).contains("file system"));
     fs::write(mounted.backing().join("new"), "").unwrap();

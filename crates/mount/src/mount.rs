@@ -142,10 +142,6 @@ fn why_not(core: &RequestCore, options: &Options) -> Option<&'static str> {
     if options.journal.is_recording() {
         return Some("the mount survives its server");
     }
-    // The source is on a mount that is in no table: what is mounted in it would not be noticed.
-    if options.flags.contains(MsFlags::MS_NOATIME) {
-        return Some("the mount sets no access times (noatime)");
-    }
     if release::running() < Some(EXPIRES_NAMES) {
         return Some("this kernel is older than Linux 6.2");
     }

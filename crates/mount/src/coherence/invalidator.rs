@@ -72,7 +72,9 @@ impl Invalidator {
             }
         }
         drop(waiting);
-        wake.notify_all();
+        for _ in 0..needed {
+            wake.notify_one();
+        }
     }
 }
 

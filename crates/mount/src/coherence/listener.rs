@@ -29,7 +29,7 @@ use crate::server::Server;
 /// How long after a change everything is dropped again that it has changed.
 const AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(5)];
 
-/// Events that come within this time are handled together.
+/// Events that come within this time are handled together, once they come fast.
 const BATCH: Duration = Duration::from_millis(1);
 
 /// What is remembered to be dropped again. More changes at once count as lost.
@@ -137,7 +137,7 @@ impl Listening {
                 budget = TimeBudget::new();
             }
             drop(server);
-            if read_any {
+            if read_any && !budget.has_credit() {
                 thread::sleep(BATCH);
             }
         }
@@ -197,7 +197,10 @@ impl Listening {
                 }
             }
             if changed.is_lost {
-                log::info!("events of changes in the source were lost: everything is asked again");
+                log::warn!(
+                    "events of changes in the source were lost, more than fs.fanotify.max_queued_events at once: \
+                     everything is asked again"
+                );
                 self.drop_all(server);
             } else {
                 self.drop_stale(changed.stale());
@@ -239,6 +242,7 @@ impl Listening {
 
     /// Has the kernel drop everything.
     fn drop_all(&mut self, server: &Server) {
+        server.tree.note_changed(None);
         let names = server.coherence.take_names();
         self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), names });
     }
@@ -292,6 +296,9 @@ fn collect(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut C
         changed.nodes.insert(parent);
     } else if event.mask & NAMES != 0 {
         changed.nodes.insert(parent);
+        if event.pid != own {
+            server.tree.note_changed(Some(parent));
+        }
         let gate = &config.serve.gate;
         let shown = gate.show(entry.name).map(|shown| shown.name.into_owned());
         let spelled = [entry.name.to_owned(), gate.key(entry.name).into_owned()];
@@ -322,13 +329,30 @@ fn note_open(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut
 struct TimeBudget {
     since: Instant,
     used: Duration,
+    /// When the credit was counted last, and what the thread had used by then.
+    counted: (Instant, Duration),
+    /// Processor time for events that do not wait for others.
+    credit: Duration,
 }
 
 impl TimeBudget {
     const WINDOW: Duration = Duration::from_secs(10);
+    /// Some hundred events after a quiet time are handled at once.
+    const MOST_CREDIT: Duration = Duration::from_millis(5);
 
     fn new() -> Self {
-        Self { since: Instant::now(), used: used() }
+        let now = (Instant::now(), used());
+        Self { since: now.0, used: now.1, counted: now, credit: Self::MOST_CREDIT }
+    }
+
+    /// Whether the next events are handled as soon as they come: the thread has used less than a fortieth of a processor lately.
+    fn has_credit(&mut self) -> bool {
+        let now = (Instant::now(), used());
+        let (before, used) = std::mem::replace(&mut self.counted, now);
+        let earned = (now.0 - before) / 40;
+        self.credit =
+            (self.credit + earned).min(Self::MOST_CREDIT).saturating_sub(now.1.saturating_sub(used));
+        !self.credit.is_zero()
     }
 
     /// Whether the thread has used more than a twentieth of a processor in the last seconds.
@@ -337,8 +361,9 @@ impl TimeBudget {
         if elapsed < Self::WINDOW {
             return false;
         }
-        let before = std::mem::replace(self, Self::new());
-        self.used.saturating_sub(before.used) * 20 > elapsed
+        let used = std::mem::replace(&mut self.used, used());
+        self.since = Instant::now();
+        self.used.saturating_sub(used) * 20 > elapsed
     }
 }
 

@@ -27,7 +27,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use libc::nlink_t;
@@ -76,6 +77,8 @@ pub(super) struct Spellings {
     kept: Mutex<IndexCache>,
     /// Minimum time in milliseconds for which an index that is not settled is valid.
     hold: AtomicU64,
+    /// Direct changes that were reported, each of the directories with one remainder.
+    reported: [AtomicU64; 64],
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +117,8 @@ struct Index {
     read_at: Instant,
     /// The time that reading took.
     cost: Duration,
+    /// Direct changes that were reported before.
+    reported: u64,
 }
 
 /// A directory whose lock is held.
@@ -154,9 +159,10 @@ impl Index {
         Arc::ptr_eq(&self.equivalence, equivalence)
     }
 
-    fn holds(&self, now: DirectoryStamp, at_least: Duration) -> bool {
+    fn holds(&self, now: DirectoryStamp, reported: u64, at_least: Duration) -> bool {
         let hold = at_least.max(self.cost * HOLDS);
-        self.stamp == now && (self.is_settled || self.read_at.elapsed() < hold)
+        let is_fresh = self.is_settled || self.read_at.elapsed() < hold;
+        is_fresh && self.stamp == now && self.reported == reported
     }
 
     /// The first entry with this key in byte order, so that of equivalent names always the same one is found.
@@ -167,13 +173,22 @@ impl Index {
 
 impl Default for Spellings {
     fn default() -> Self {
-        Self { limits: MAX_INDEX, kept: Mutex::default(), hold: AtomicU64::new(0) }
+        Self {
+            limits: MAX_INDEX,
+            kept: Mutex::default(),
+            hold: AtomicU64::new(0),
+            reported: [const { AtomicU64::new(0) }; 64],
+        }
     }
 }
 
 impl Spellings {
     fn hold(&self) -> Duration {
         Duration::from_millis(self.hold.load(Relaxed))
+    }
+
+    fn reported(&self, id: NodeId) -> &AtomicU64 {
+        &self.reported[id.0 as usize % self.reported.len()]
     }
 
     /// The lock of a directory, with its index.
@@ -267,10 +282,10 @@ impl LockedDirectory<'_> {
 
     /// The entry with this key among those that are not stored under their own key.
     fn indexed(&mut self, key: &OsStr) -> Result<Option<OsString>> {
+        let reported = self.spellings.reported(self.id).load(Acquire);
         let (now, hold) = (DirectoryStamp::read(&*self.fd)?, self.spellings.hold());
-        if let Some(index) =
-            self.index.as_ref().filter(|index| index.is_of(self.equivalence) && index.holds(now, hold))
-        {
+        let holds = |index: &&Index| index.is_of(self.equivalence) && index.holds(now, reported, hold);
+        if let Some(index) = self.index.as_ref().filter(holds) {
             match index.first(key) {
                 None => return Ok(None),
                 Some(stored) if exists_exactly(&*self.fd, stored)? => return Ok(Some(stored.to_owned())),
@@ -282,7 +297,8 @@ impl LockedDirectory<'_> {
         let is_settled = is_settled(now.changed);
         let Some((names, is_complete)) = self.read(key)? else { return Ok(None) };
         let equivalence = self.equivalence.clone();
-        let index = Index { equivalence, names, stamp: now, is_settled, read_at, cost: read_at.elapsed() };
+        let cost = read_at.elapsed();
+        let index = Index { equivalence, names, stamp: now, is_settled, read_at, cost, reported };
         let found = index.first(key).map(OsStr::to_owned);
         let kept = Some(index).filter(|_| is_complete);
         self.spellings.weigh(self.id, kept.as_ref().map_or(0, |index| index.names.bytes()));
@@ -316,6 +332,17 @@ impl Passthrough {
     /// Sets the minimum time for which an index is valid while the times of its directory do not change.
     pub fn hold_spellings(&self, time: Duration) {
         self.spellings.hold.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Somebody else has changed the entries of `directory`, or with `None` of any: one with a change through this mount beside it may
+    /// not show in the times of the directory.
+    pub fn note_changed(&self, directory: Option<NodeId>) {
+        let noted = directory.map(|directory| self.spellings.reported(directory));
+        for counted in &self.spellings.reported {
+            if noted.is_none_or(|noted| std::ptr::eq(counted, noted)) {
+                counted.fetch_add(1, Release);
+            }
+        }
     }
 
     /// Looks up `name` in `parent`, or an equivalent name, and counts the lookup. Also returns the stored name, if it is not `name`.
