@@ -16,7 +16,11 @@ use namegate_testkit::mounted::{TestMount, can_mount, open_to_all, prepare};
 
 #[test]
 fn the_target_of_a_link_is_requested_once_and_a_new_link_is_not_mistaken_for_it() {
-    let Some((mounted, port)) = scraped(&["--entry-timeout", "0.2", "--attr-timeout", "0.2"]) else { return };
+    let Some((mounted, port)) =
+        scraped(&["--cache", "timeout", "--entry-timeout", "0.2", "--attr-timeout", "0.2"])
+    else {
+        return;
+    };
     let (path, there) = (mounted.mnt().join("link"), mounted.backing().join("link"));
     symlink("first", &path).unwrap();
     let target = || fs::read_link(&path).unwrap();

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, SFlag, mknod};
 
 use namegate_testkit::mounted::TestMount;
+use namegate_testkit::wait_until;
 
 /// One of each kind of ill-formed sequence.
 const ILL_FORMED: &[&[u8]] = &[
@@ -130,6 +131,7 @@ fn a_stricter_profile_refuses_more_and_existing_entries_stay_reachable() {
             assert_eq!(errno, Errno::EACCES, "{how} of {name}");
         }
         fs::write(mounted.backing().join(name), name).unwrap();
+        wait_until("a direct change", || dir.join(name).exists());
         assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), name);
         assert!(listed(&dir).contains(&name.as_bytes().to_vec()));
         fs::rename(dir.join(name), dir.join("good")).unwrap();

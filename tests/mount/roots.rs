@@ -53,7 +53,9 @@ fn a_path_walk_of_a_user_who_does_not_own_the_root_costs_no_request() {
 
 #[test]
 fn an_acl_of_the_root_applies_at_once_and_a_change_in_the_source_after_the_attribute_timeout() {
-    let Some(mounted) = TestMount::new(&["--attr-timeout", "0.2"]) else { return };
+    let Some(mounted) = TestMount::new(&["--cache", "timeout", "--attr-timeout", "0.2"]) else {
+        return;
+    };
     let (mnt, backing) = (mounted.mnt(), mounted.backing());
     if get(&backing, ACCESS) == Err(Errno::EOPNOTSUPP) {
         println!("SKIPPED: the temporary directory has no ACLs");

@@ -116,11 +116,11 @@ settings! {
     cache: CacheMode = CacheMode::default(), {
         name: "cache", key: ("mount", "cache"), value_name: "HOW", places: ALL,
     }
-    "Seconds the kernel may cache names; changes made directly in the source show after this time at the latest"
+    "Seconds the kernel may cache names that `cache` does not keep until they change; 0: no name is cached"
     entry_timeout: Duration = Duration::from_secs(1), {
         name: "entry-timeout", key: ("mount", "entry-timeout"), value_name: "SECONDS", unit: "s", places: ALL, is_live: true,
     }
-    "Seconds the kernel may cache attributes; changes made directly in the source show after this time at the latest"
+    "Seconds the kernel may cache attributes that `cache` does not keep until they change; 0: none are cached"
     attr_timeout: Duration = Duration::from_secs(1), {
         name: "attr-timeout", key: ("mount", "attr-timeout"), value_name: "SECONDS", unit: "s", places: ALL, is_live: true,
     }

@@ -288,7 +288,7 @@ fn every_answer_holds(view: &View) -> Option<(f64, f64)> {
     counted.sort();
     let (count, p99) = (all.len(), all[all.len() * 99 / 100]);
     println!(
-        "{:?}: {count} answers, outdated p99 {p99:?}, worst {:?}; without waiting for a processor {:?}",
+        "{count} answers, {:?}: outdated p99 {p99:?}, worst {:?}; without waiting for a processor {:?}",
         view.args,
         all[count - 1],
         counted[count - 1]
