@@ -8,7 +8,8 @@
 //! two leave a third, and the next user always gets some. The reserve is charged to nobody: it serves descriptors that are opened
 //! and closed within one request, the control socket and logs.
 //!
-//! The limit is RLIMIT_NOFILE, and may be changed from outside (prlimit(1)) at any time.
+//! The limit is RLIMIT_NOFILE, and may be changed from outside (prlimit(1)) at any time. Reading it is a system call, so it is read
+//! once in a while, and before anything is refused.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,6 +22,9 @@ use parking_lot::Mutex;
 
 use super::Result;
 
+/// After so many charges the limit is read again, which may have become lower.
+const CHARGES_PER_READING: usize = 64;
+
 /// The descriptor budget of this process.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -30,6 +34,8 @@ pub(super) struct Budget {
     available: AtomicUsize,
     /// Number of charged descriptors.
     counted: AtomicUsize,
+    /// Number of charges there ever were.
+    charges: AtomicUsize,
     by_user: Mutex<HashMap<u32, usize>>,
 }
 
@@ -58,8 +64,8 @@ impl Budget {
     }
 
     fn with_limit(limit: fn() -> usize) -> Arc<Self> {
-        let (available, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let budget = Self { limit, available, counted, by_user: Mutex::default() };
+        let [available, counted, charges] = [const { AtomicUsize::new(0) }; 3];
+        let budget = Self { limit, available, counted, charges, by_user: Mutex::default() };
         budget.read_limit();
         Arc::new(budget)
     }
@@ -83,10 +89,13 @@ impl Budget {
     /// # Errors
     /// ENFILE for a user who holds as many as are free. (EMFILE would mean the limit of the user's own process.)
     pub(super) fn charge(self: &Arc<Self>, uid: u32) -> Result<DescriptorShare> {
-        self.read_limit();
         let mut by_user = self.by_user.lock();
         let held = by_user.get(&uid).copied().unwrap_or_default();
-        if held >= self.free() {
+        let is_free = || held < self.free();
+        if !is_free() || self.charges.fetch_add(1, Ordering::Relaxed) % CHARGES_PER_READING == 0 {
+            self.read_limit();
+        }
+        if !is_free() {
             return Err(Errno::ENFILE);
         }
         by_user.insert(uid, held + 1);
@@ -99,10 +108,13 @@ impl Budget {
     /// # Errors
     /// As [`Budget::charge`].
     pub(super) fn check(&self, uid: u32, times: usize) -> Result<()> {
-        self.read_limit();
         let held = self.by_user.lock().get(&uid).copied().unwrap_or_default();
         // With each one more is held, and one fewer is free.
-        if held + 2 * (times - 1) < self.free() { Ok(()) } else { Err(Errno::ENFILE) }
+        let is_free = || held + 2 * (times - 1) < self.free();
+        if !is_free() {
+            self.read_limit();
+        }
+        if is_free() { Ok(()) } else { Err(Errno::ENFILE) }
     }
 }
 
@@ -137,6 +149,24 @@ mod tests {
         drop((one, two, many));
         assert_eq!(budget.free(), available);
         assert!(budget.by_user.lock().is_empty());
+    }
+
+    #[test]
+    fn a_limit_that_was_changed_is_obeyed() {
+        static LIMIT: AtomicUsize = AtomicUsize::new(80);
+        let budget = Budget::with_limit(|| LIMIT.load(Ordering::Relaxed));
+        let mut shares = Vec::new();
+        let charge_all = |shares: &mut Vec<_>| shares.extend(std::iter::from_fn(|| budget.charge(1).ok()));
+        charge_all(&mut shares);
+        assert_eq!(shares.len(), 35);
+        LIMIT.store(800, Ordering::Relaxed);
+        assert_eq!(budget.check(1, 100), Ok(()));
+        charge_all(&mut shares);
+        assert_eq!(shares.len(), 350);
+        shares.truncate(100);
+        LIMIT.store(80, Ordering::Relaxed);
+        charge_all(&mut shares);
+        assert!(shares.len() < 100 + CHARGES_PER_READING, "{}", shares.len());
     }
 
     #[test]
