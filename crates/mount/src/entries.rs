@@ -177,8 +177,9 @@ impl RequestCore {
         self.serve(Op::Rename, &caller, self.on_both(parent, new_parent), move |serving| {
             let (from, to) = ((parent, &*name), (new_parent, &*new_name));
             let again = |names| serving.core.lookup_threads.look_up_again(caller.pid, names);
-            let renamed = serving.server.rename(&caller, from, to, flags, (looked_up, &again));
+            // Before: who takes all names after the event of the rename finds it.
             [from, to].into_iter().for_each(|(parent, name)| serving.server.carry_name(parent, name));
+            let renamed = serving.server.rename(&caller, from, to, flags, (looked_up, &again));
             serving.empty(renamed, reply);
         });
     }

@@ -77,6 +77,8 @@ impl ChangeListener {
             submounts,
             again: AGAIN.map(|_| VecDeque::new()),
             kept: 0,
+            dropping: Vec::new(),
+            moved: HashMap::new(),
             hears: self,
         };
         server.coherence.set_status(None);
@@ -96,9 +98,9 @@ impl ChangeListener {
 struct Changed {
     nodes: HashSet<NodeId>,
     names: HashMap<NodeId, HashSet<OsString>>,
-    /// Whether somebody else than the server has changed anything on the file system.
-    is_foreign: bool,
     is_lost: bool,
+    /// Names to which the server has renamed.
+    moved: Vec<(NodeId, OsString)>,
 }
 
 impl Changed {
@@ -120,6 +122,10 @@ struct Listening {
     again: [VecDeque<(Instant, Arc<StaleEntries>)>; AGAIN.len()],
     /// How much that is.
     kept: usize,
+    /// Names of others' changes that may not have been dropped for the last time.
+    dropping: Vec<Weak<StaleEntries>>,
+    /// Names to which the server has renamed, of events that may have overtaken some in the queue: the kernel merges them.
+    moved: HashMap<NodeId, HashSet<OsString>>,
 }
 
 impl Listening {
@@ -196,6 +202,9 @@ impl Listening {
                     }
                 }
             }
+            for (parent, name) in changed.moved.drain(..) {
+                self.moved.entry(parent).or_default().insert(name);
+            }
             if changed.is_lost {
                 log::warn!(
                     "events of changes in the source were lost, more than fs.fanotify.max_queued_events at once: \
@@ -205,8 +214,28 @@ impl Listening {
             } else {
                 self.drop_stale(changed.stale());
             }
+            self.drop_moved();
+            if !is_open && len < buffer.len() / 2 {
+                self.moved.clear();
+            }
         }
         read_any
+    }
+
+    /// Has the kernel drop the names to which the server has renamed, while names of others' changes are being dropped.
+    ///
+    /// The kernel moves what it has cached under the old name, with its timeout, and names are dropped only after that: a
+    /// client that renames has both directories locked.
+    fn drop_moved(&mut self) {
+        const MANY: usize = 1000;
+        if self.moved.is_empty() && self.dropping.len() < MANY {
+            return;
+        }
+        self.dropping.retain(|stale| stale.strong_count() > 0);
+        if !self.dropping.is_empty() && !self.moved.is_empty() {
+            let names = std::mem::take(&mut self.moved);
+            self.invalidator.invalidate(&Arc::new(Changed { names, ..Changed::default() }.stale()));
+        }
     }
 
     /// Has the kernel drop `stale`, now and again later.
@@ -216,6 +245,9 @@ impl Listening {
         }
         let (now, stale) = (Instant::now(), Arc::new(stale));
         self.invalidator.invalidate(&stale);
+        if !stale.names.is_empty() {
+            self.dropping.push(Arc::downgrade(&stale));
+        }
         for (queue, delay) in self.again.iter_mut().zip(AGAIN) {
             self.kept += stale.len();
             queue.push_back((now + delay, stale.clone()));
@@ -284,9 +316,9 @@ fn read_some(group: BorrowedFd<'_>, buffer: &mut [u8]) -> usize {
 fn collect(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut Changed) {
     let config = server.active_config();
     if event.pid == own && config.equivalence.is_none() {
+        note_moved(server, event, changed);
         return;
     }
-    changed.is_foreign = true;
     let known = |number: Option<u64>| number.and_then(|number| server.tree.numbered(number));
     changed.nodes.extend(event.target.and_then(|target| known(target.number())));
     let Some(entry) = event.entry else { return };
@@ -309,6 +341,14 @@ fn collect(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut C
             .or_default()
             .extend(spelled.into_iter().chain(shown).filter(can_be_cached));
     }
+}
+
+/// Adds the name to which the server has renamed.
+fn note_moved(server: &Server, event: &FanotifyEvent<'_>, changed: &mut Changed) {
+    let Some(entry) = event.entry.filter(|_| event.mask & libc::FAN_MOVED_TO != 0) else { return };
+    let Some(parent) = entry.dir.number().and_then(|number| server.tree.numbered(number)) else { return };
+    let shown = server.active_config().serve.gate.show(entry.name).map(|shown| shown.name.into_owned());
+    changed.moved.extend([entry.name.to_owned()].into_iter().chain(shown).map(|name| (parent, name)));
 }
 
 /// Adds the file that `event` says was opened, if its attributes are in lasting caches: who has opened it may write it.
