@@ -3,6 +3,9 @@
 #![cfg(feature = "guard")]
 #![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
+#[path = "schemas/published.rs"]
+mod published;
+
 use std::fs;
 use std::io::ErrorKind::PermissionDenied;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -288,6 +291,13 @@ fn pinned_guards(dir: &Path) -> Result<PinnedGuards, String> {
     }
 }
 
+/// Compares an output with its schema: `tests/schemas`.
+fn assert_fits(schema: &str, value: &Value) {
+    if let Err(error) = published::Published::named(schema).kind_of(value) {
+        panic!("{schema}: {error}: {value}");
+    }
+}
+
 fn text(output: &Output) -> String {
     [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat()
 }
@@ -301,6 +311,7 @@ fn status_and_list_show_the_guards_and_off_ends_them() {
     };
     let output = guards.run(dir.path(), "$namegate guard status --json");
     let status: Value = serde_json::from_str(text(&output).trim()).unwrap();
+    assert_fits("guard-status", &status);
     // Programs are not pinned here: the status must not say that all is good.
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
@@ -328,6 +339,7 @@ fn status_and_list_show_the_guards_and_off_ends_them() {
     assert!(said.contains("MISSING") && said.contains("/au\\u{1B}dit") && !said.contains('\x1b'), "{said}");
     let listed = text(&guards.run(dir.path(), "$namegate list --json"));
     let rows: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    rows.iter().for_each(|row| assert_fits("instance", row));
     let rows: Vec<&Value> = rows.iter().filter(|row| row["state"] == "guard").collect();
     assert_eq!((rows.len(), &rows[1]["mode"], &rows[1]["uid"]), (2, &"audit".into(), &0.into()));
     assert_eq!((&rows[0]["source"], &rows[0]["mountpoint"]), (&first["path"], &Value::Null));
@@ -380,6 +392,7 @@ fn mounts_and_watches_tell_of_guards_beside_them() {
     }
     let said = text(&output);
     let status: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_fits("status", &status);
     assert_eq!((&status["mode"], &status["guards"][0]["path"]["shown"]), (&"enforcing".into(), &tree.into()));
     assert_eq!((&status["guards"][0]["refused"], &status["guards"][1]["audited"]), (&7.into(), &5.into()));
     assert!(said.contains(&format!("{tree}: enforcing, 7 names refused, 0 audited")), "{said}");
@@ -422,6 +435,7 @@ fn what_waits_in_the_kernel_is_recorded_or_counted_as_lost_and_once() {
     let output = guards.run(dir.path(), &format!("{READ_EVENTS} read_events {read}"));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     let (out, audit) = (json_lines(&dir.path().join("out")), json_lines(&dir.path().join("audit")));
+    out.iter().chain(&audit).for_each(|line| assert_fits("audit", line));
     let of_type = |kind: &str| audit.iter().filter(|row| row["type"] == kind).cloned().collect::<Vec<_>>();
     let (recorded, dropped) = (of_type("refusal"), of_type("dropped"));
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use namegate_files::json;
+use namegate_files::json::{self, TypedObject};
 use serde::Serialize;
 
 use super::format::PlainFormat;
@@ -12,7 +12,8 @@ use crate::doctor::{Condition, Diagnosis};
 /// The results of checks, and the worst of them.
 #[derive(Serialize)]
 pub(super) struct Examination<'c> {
-    r#type: &'static str,
+    #[serde(skip)]
+    kind: &'static str,
     pub(super) condition: Condition,
     checks: &'c [Diagnosis],
 }
@@ -21,7 +22,7 @@ impl<'c> Examination<'c> {
     /// `kind` is the type of the line of JSON.
     pub(super) fn new(kind: &'static str, checks: &'c [Diagnosis]) -> Self {
         let condition = checks.iter().map(|check| check.condition).max().unwrap_or(Condition::Ok);
-        Self { r#type: kind, condition, checks }
+        Self { kind, condition, checks }
     }
 
     /// Writes the results.
@@ -30,7 +31,7 @@ impl<'c> Examination<'c> {
     /// The output cannot be written.
     pub(super) fn write(&self, format: PlainFormat, out: &mut dyn Write) -> io::Result<()> {
         if format == PlainFormat::Json {
-            return json::write_line(out, self);
+            return json::write_line(out, &TypedObject::new(self.kind, self));
         }
         for check in self.checks {
             let style = style(check.condition);

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use data_encoding::{DecodeError, DecodeKind, Encoding, Specification, SpecificationError};
 use namegate_core::name::display::display;
 use namegate_core::policy::profile::Profile;
-use namegate_files::json;
+use namegate_files::json::{self, TypedObject};
 
 use super::format::{FormatArgs, PlainFormat};
 use super::{CliError, ExitStatus, profiles};
@@ -54,7 +54,7 @@ pub(super) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitStatus,
             status = ExitStatus::Findings;
         }
         match args.format.format {
-            PlainFormat::Json => json::write_line(out, &explanation)?,
+            PlainFormat::Json => json::write_line(out, &TypedObject::new("explanation", &explanation))?,
             PlainFormat::Text => {
                 if at > 0 {
                     text::write_divider(out)?;

@@ -15,7 +15,7 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use namegate_core::name::display::{harmless, width};
-use namegate_files::json::{self, JsonBytes};
+use namegate_files::json::{self, JsonBytes, TypedObject};
 use namegate_sys::mounts::{self, MountEntry};
 use namegate_sys::process::{close_all_but, fork, replaced_program};
 use nix::errno::Errno;
@@ -140,7 +140,9 @@ pub(super) fn run(args: &ListArgs, out: &mut dyn Write) -> Result<ExitStatus, Cl
     }));
     rows.extend(known_guards().into_iter().map(guard_row));
     match args.format.format {
-        PlainFormat::Json => rows.iter().try_for_each(|row| json::write_line(out, row))?,
+        PlainFormat::Json => {
+            rows.iter().try_for_each(|row| json::write_line(out, &TypedObject::new("instance", row)))?
+        }
         PlainFormat::Text => text(&rows, out)?,
     }
     // What other users do with theirs is shown, and is no reason for an alarm.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::HumanDuration;
 use namegate_core::name::display::harmless;
-use namegate_files::json;
+use namegate_files::json::{self, TypedObject};
 use namegate_telemetry::metrics::{MetricsSnapshot, RuleCount};
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitStatus, 
     (status.name, status.uid) = (found.name().to_string(), found.uid());
     let report = StatusReport { status, guards: known_guards() };
     match args.format.format {
-        PlainFormat::Json => json::write_line(out, &report)?,
+        PlainFormat::Json => json::write_line(out, &TypedObject::new("status", &report))?,
         PlainFormat::Text => text(&report, out)?,
     }
     let has_failed = report.status.last_reload.is_some_and(|reload| reload.outcome.is_err());
@@ -93,7 +93,7 @@ fn text(StatusReport { status, guards }: &StatusReport, out: &mut dyn Write) -> 
         );
         field("holds", &held)?;
     }
-    field("process", &format!("{}, of uid {}, version {}", status.pid, status.uid, status.version))?;
+    field("process", &format!("{}, of uid {}, version {}", status.pid, status.uid, status.namegate))?;
     guards.iter().enumerate().try_for_each(|(number, guard)| {
         let GuardSummary { path, mode, refused, audited, .. } = guard;
         let heading = if number == 0 { "guards" } else { "" };

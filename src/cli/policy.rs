@@ -10,6 +10,7 @@ use namegate_core::policy::config::Config;
 use namegate_core::policy::profile::{self, ProfileRule};
 use namegate_core::policy::rule::{RULES, Severity};
 use namegate_core::policy::{ActiveRule, OnMismatch, Policy};
+use namegate_files::json::{self, TypedObject};
 use namegate_scan::report::layout::{counted, severity_style};
 use namegate_settings::read;
 use serde_json::json;
@@ -174,5 +175,5 @@ fn json(policy: &Policy, out: &mut dyn Write) -> io::Result<()> {
         "always_on": always_on(),
         "lines": lines.collect::<Vec<_>>(),
     });
-    writeln!(out, "{policy}")
+    json::write_line(out, &TypedObject::new("policy", policy))
 }

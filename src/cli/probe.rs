@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::HumanBytes;
 use namegate_core::name::display::{display, shown};
-use namegate_files::json::JsonBytes;
+use namegate_files::json::{self, JsonBytes, TypedObject};
 use namegate_files::output;
 use namegate_scan::probe::{Arrival, Probe, ProbeError, TriedName, is_stored, probe, sample_of};
 use namegate_scan::progress::Observer;
@@ -60,7 +60,7 @@ pub fn run(args: &ProbeArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus,
     }
     match args.format.format {
         PlainFormat::Text => write_text(&probe, &policy, out)?,
-        PlainFormat::Json => writeln!(out, "{}", to_json(&probe))?,
+        PlainFormat::Json => json::write_line(out, &TypedObject::new("probe", to_json(&probe)))?,
     }
     let was_tried = probe.trials.failure.is_none() || args.no_write;
     let is_complete = was_tried && probe.trials.left_behind.is_none();

@@ -7,6 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use namegate_core::policy::Policy;
 use namegate_core::policy::profile::{ALL, Profile, ProfileRule, by_name};
 use namegate_core::policy::rule::{RuleId, Severity};
+use namegate_files::json::{self, TypedObject};
 use namegate_scan::report::layout::{BOLD, DIM, DOUBT, severity_style, styled, write_wrapped};
 use serde_json::{Value, json};
 
@@ -64,8 +65,8 @@ pub(super) fn run(args: &ProfilesArgs, out: &mut dyn Write) -> Result<ExitStatus
                 text(profile, out)?;
             }
         }
-        (ListingFormat::Json, true) => ALL.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
-        (ListingFormat::Json, false) => names.iter().try_for_each(|p| writeln!(out, "{}", json(p)))?,
+        (ListingFormat::Json, true) => ALL.iter().try_for_each(|p| write_json(p, out))?,
+        (ListingFormat::Json, false) => names.iter().try_for_each(|p| write_json(p, out))?,
         (ListingFormat::Markdown, true) => document(out)?,
         (ListingFormat::Markdown, false) => names.iter().try_for_each(|p| section(p, out))?,
     }
@@ -132,14 +133,15 @@ pub(super) fn write_row(out: &mut dyn Write, line: &ProfileRule, by: Option<&str
     Ok(())
 }
 
-fn json(profile: &Profile) -> Value {
-    json!({
+fn write_json(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let object = json!({
         "profile": profile.name,
         "title": profile.title,
         "aliases": profile.aliases().collect::<Vec<_>>(),
         "includes": profile.includes.iter().map(|p| p.name).collect::<Vec<_>>(),
         "lines": profile.rules.iter().map(line_json).collect::<Vec<_>>(),
-    })
+    });
+    json::write_line(out, &TypedObject::new("profile", object))
 }
 
 pub(super) fn line_json(line: &ProfileRule) -> Value {

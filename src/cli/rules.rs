@@ -9,6 +9,7 @@ use namegate_core::name::reading::Encoding;
 use namegate_core::policy::profile::{ALL, Profile};
 use namegate_core::policy::rule::{RULES, Rule, RuleId, RuleKind};
 use namegate_core::policy::{EntryKind, NameCheck, Policy};
+use namegate_files::json::{self, TypedObject};
 use namegate_scan::report::layout::{BOLD, DIM, PLAIN, severity_style, styled, write_wrapped};
 use serde_json::json;
 
@@ -83,7 +84,10 @@ fn encodings(format: ListingFormat, out: &mut dyn Write) -> io::Result<()> {
                 write!(out, "{}", styled(BOLD, name, INDENT))?;
                 write_wrapped(out, INDENT, PLAIN, &joined)?;
             }
-            ListingFormat::Json => writeln!(out, "{}", json!({ "encoding": name, "labels": labels }))?,
+            ListingFormat::Json => {
+                let object = json!({ "encoding": name, "labels": labels });
+                json::write_line(out, &TypedObject::new("encoding", object))?;
+            }
             ListingFormat::Markdown => writeln!(out, "| `{name}` | {joined} |")?,
         }
     }
@@ -219,7 +223,7 @@ fn json(rule: &Rule, out: &mut dyn Write) -> io::Result<()> {
         "description": rule.summary,
         "source": rule.source,
     });
-    writeln!(out, "{line}")
+    json::write_line(out, &TypedObject::new("rule", line))
 }
 
 fn document(out: &mut dyn Write) -> io::Result<()> {

@@ -49,7 +49,7 @@ pub(super) fn run(args: &UpgradeArgs, out: &mut dyn Write) -> Result<ExitStatus,
     if holder.layout != LAYOUT {
         return Err(failed(format!(
             "version {} keeps the state of a mount in another way than this one; restart it, when no file is open",
-            harmless(&before.version)
+            harmless(&before.namegate)
         )));
     }
     let process =
@@ -65,7 +65,7 @@ pub(super) fn run(args: &UpgradeArgs, out: &mut dyn Write) -> Result<ExitStatus,
                 if previous != "an upgrade" {
                     return Err(failed(format!("{}; the previous program goes on", harmless(&previous))));
                 }
-                let (old, new) = (harmless(&before.version), harmless(&after.version));
+                let (old, new) = (harmless(&before.namegate), harmless(&after.namegate));
                 writeln!(out, "{name}: version {new} (was {old})")?;
                 needs_next_mount(&needs_mount, out)?;
                 return Ok(if needs_mount.is_empty() { ExitStatus::Clean } else { ExitStatus::Findings });

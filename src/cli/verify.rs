@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use namegate_core::name::display::{display, shown};
 use namegate_core::policy::Confidence;
 use namegate_core::policy::Policy;
-use namegate_files::json::JsonBytes;
+use namegate_files::json::{self, JsonBytes, TypedObject};
 use namegate_fix::journal::read_header;
 use namegate_fix::verify::{CopyDifference, PlannedNames, VerifyCounts, VerifyRequest, verify};
 use namegate_scan::probe::probe;
@@ -98,7 +98,7 @@ pub fn run(args: &VerifyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
     let progress = TerminalProgress::new(args.progress, None, None);
     let is_json = args.format.format == PlainFormat::Json;
     let mut write = |path: &[u8], difference: &CopyDifference| match is_json {
-        true => writeln!(out, "{}", difference_json(path, difference)),
+        true => json::write_line(out, &difference_json(path, difference)),
         false => writeln!(out, "{}", difference_text(path, difference)),
     };
     let compared = progress.run(|| verify(&request, &policy, &progress, &mut write));
@@ -113,7 +113,7 @@ pub fn run(args: &VerifyArgs, out: &mut (dyn Write + Send)) -> Result<ExitStatus
         return Ok(status);
     }
     match is_json {
-        true => writeln!(out, "{}", counts_json(&counts))?,
+        true => json::write_line(out, &TypedObject::new("verification", counts_json(&counts)))?,
         false => writeln!(out, "{}", verdict(&counts))?,
     }
     Ok(match (counts.is_certain(), counts.different) {
@@ -194,7 +194,7 @@ fn difference_json(path: &[u8], difference: &CopyDifference) -> serde_json::Valu
 
 fn counts_json(counts: &VerifyCounts) -> serde_json::Value {
     json!({
-        "type": "summary", "entries": counts.entries, "arrived": counts.arrived, "different": counts.different,
+        "entries": counts.entries, "arrived": counts.arrived, "different": counts.different,
         "same_names": counts.same_names, "unknown": counts.unknown, "problems": counts.problems,
         "verdict": match (counts.is_certain(), counts.different) {
             (false, _) => "unknown",

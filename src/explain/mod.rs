@@ -35,9 +35,6 @@ pub const MAX_EXPLAINED: usize = 4096;
 /// The explanation of one name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// Always `explanation`, the type of a line of JSON.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
     /// The name, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -200,7 +197,6 @@ impl Explanation {
         let mut rows = Rows::default();
         rows.read(name);
         Self {
-            kind: "explanation",
             name: text.map(str::to_owned),
             name_hex: Hex(name.to_vec()),
             display: display(name).to_string(),

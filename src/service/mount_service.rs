@@ -140,7 +140,7 @@ impl ControlHandler for MountService {
         let ServeConfig { gate, settings } = config.as_ref().unwrap_or(&state.mounted.serve);
         InstanceStatus {
             name: self.mount.name.to_string(),
-            version: env!("CARGO_PKG_VERSION").into(),
+            namegate: env!("CARGO_PKG_VERSION").into(),
             pid: getpid().as_raw().unsigned_abs(),
             uid: geteuid().as_raw(),
             since: timestamp(self.since),

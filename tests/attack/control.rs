@@ -155,8 +155,8 @@ fn impostors_are_not_trusted_and_silent_sockets_cost_one_deadline() {
     assert_eq!(status["pid"], server.0.id());
     status["pid"] = 1.into();
     status["mode"] = "\u{1b}[2Jpermissive\u{9b}1m".into();
-    status["version"] = "\u{202e}0.1\r\n".into();
-    let forged = serde_json::json!({ "v": 1, "ok": true, "result": status }).to_string();
+    status["namegate"] = "\u{202e}0.1\r\n".into();
+    let forged = serde_json::json!({ "version": 1, "ok": true, "result": status }).to_string();
 
     let [attacker, accomplice] = users();
     let (theirs, accomplices) = (RuntimeDirectory::new(attacker), RuntimeDirectory::new(accomplice));
@@ -246,9 +246,9 @@ fn idle_slow_and_greedy_connections_delay_no_status() {
                     let _ = match kind {
                         // Silent; half a request; endless garbage; a request whose answer nobody reads.
                         0 => Ok(()),
-                        1 => stream.write_all(b"{\"v\":1,\"do\":"),
+                        1 => stream.write_all(b"{\"version\":1,\"do\":"),
                         2 => stream.write_all(&[b'{'; 1 << 16]),
-                        _ => stream.write_all(b"{\"v\":1,\"do\":\"metrics\"}\n"),
+                        _ => stream.write_all(b"{\"version\":1,\"do\":\"metrics\"}\n"),
                     };
                     held.push(stream);
                     if held.len() > 300 {

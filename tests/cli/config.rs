@@ -69,7 +69,7 @@ fn the_tables_of_the_settings_are_the_documented_ones() {
 
 #[test]
 fn the_published_schema_is_the_one_that_is_printed() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.schema.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/config.schema.json");
     holds(&path, stdout(&run(["config", "schema"])));
 }
 

@@ -117,7 +117,7 @@ fn every_line_satisfies_the_schema_that_is_published() {
     symlink(path_of(b"caf\xE9"), dir.path().join(path_of(b"l\xE9"))).unwrap();
     let config = dir.path().join("config.toml");
     fs::write(&config, "reserved-characters = \"_-xX0\"\n[limits]\npath-bytes = 4\n").unwrap();
-    let schema = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fix-plan.schema.json")).unwrap();
+    let schema = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/plan.schema.json")).unwrap();
     let schema = jsonschema::validator_for(&serde_json::from_slice(&schema).unwrap()).unwrap();
     let mut types = BTreeSet::new();
     for options in [

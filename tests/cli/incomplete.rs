@@ -143,7 +143,8 @@ fn what_could_not_be_read_makes_every_format_incomplete_and_keeps_the_baseline()
     let args = ["-q", "--write-baseline", "known.jsonl"];
     assert_eq!(status(&scan(&args)), 2);
     let first = fs::read_to_string(&file).unwrap();
-    assert_eq!(first, "{\"path\":\"tree/a:b\",\"rule\":\"reserved-character\"}\n");
+    let entry = "{\"path\":\"tree/a:b\",\"rule\":\"reserved-character\"}\n";
+    assert_eq!(first, format!("{{\"type\":\"baseline\",\"version\":1}}\n{entry}"));
     fs::write(dir.path().join("tree/c:d"), "").unwrap();
     let output = scan(&args);
     assert!(stderr(&output).contains("known.jsonl: known findings are not written: "), "{}", stderr(&output));

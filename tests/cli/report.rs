@@ -314,7 +314,7 @@ fn a_baseline_accepts_what_is_known_and_nothing_else() {
     let text = fs::read_to_string(&baseline).unwrap();
     let known: BTreeSet<(Vec<u8>, String)> =
         violations(dir.path(), POLICY).into_iter().map(|(path, rule, _)| (path, rule)).collect();
-    assert_eq!(text.lines().count(), known.len());
+    assert_eq!(text.lines().count(), 1 + known.len(), "the first line says what the file is");
     assert!(text.lines().any(|line| line == r#"{"path":"dot.","rule":"trailing-dot"}"#), "{text}");
     let again =
         scan(dir.path(), &[POLICY, &["--jobs", "1", "-q", "--write-baseline", "again.jsonl"]].concat());

@@ -245,7 +245,7 @@ pub fn begin(
 ) -> io::Result<Journal> {
     let header = JournalHeader {
         version: VERSION,
-        tool: String::new(),
+        namegate: String::new(),
         started: String::new(),
         plan: Base64(Vec::new()),
         plan_bytes: 0,

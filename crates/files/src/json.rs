@@ -196,6 +196,38 @@ impl JsonBytes {
     }
 }
 
+/// The version of a format that has not changed incompatibly since version 1.0 of the program: `docs/STABILITY.md`.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Deserializes the version of a format that this program reads.
+///
+/// # Errors
+/// It is another one.
+pub fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        FORMAT_VERSION => Ok(FORMAT_VERSION),
+        other => Err(de::Error::custom(format_args!(
+            "format version {other} is not supported; this program reads version {FORMAT_VERSION}"
+        ))),
+    }
+}
+
+/// An object that says what it is: its `type`, and the version of that format.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct TypedObject<T> {
+    r#type: &'static str,
+    version: u32,
+    #[serde(flatten)]
+    fields: T,
+}
+
+impl<T> TypedObject<T> {
+    /// Puts the type in front of `fields`.
+    pub const fn new(r#type: &'static str, fields: T) -> Self {
+        Self { r#type, version: FORMAT_VERSION, fields }
+    }
+}
+
 /// Writes one object and a line feed.
 ///
 /// # Errors

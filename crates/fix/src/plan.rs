@@ -46,7 +46,7 @@ pub struct PlanHeader {
     pub r#type: LineType,
     pub version: u64,
     /// The version of the program.
-    pub tool: String,
+    pub namegate: String,
     /// When the plan was made, in RFC 3339.
     pub created: String,
     /// The trees that were read. Nothing outside them is touched.
@@ -246,7 +246,7 @@ impl Default for PlanHeader {
         Self {
             r#type: LineType::Plan,
             version: VERSION,
-            tool: text(),
+            namegate: text(),
             created: text(),
             roots: Vec::new(),
             profiles: Vec::new(),

@@ -15,7 +15,6 @@ use super::target::GuardTarget;
 /// All guards in force.
 #[derive(Debug, Serialize)]
 pub struct GuardsReport {
-    r#type: &'static str,
     pub guards: Vec<GuardReport>,
     /// The hooks, if there is a guard.
     pub hooks: Vec<HookValues>,
@@ -53,16 +52,12 @@ impl GuardsReport {
     /// [`GuardError`].
     pub fn read() -> Result<Self, GuardError> {
         let Some(guards) = Guards::open()? else {
-            return Ok(Self { r#type: "guard-status", guards: Vec::new(), hooks: Vec::new() });
+            return Ok(Self { guards: Vec::new(), hooks: Vec::new() });
         };
         let (list, missed) = (guards.list()?, guards.missed());
         // A path can lead to a file system that does not answer: others must not wait for the lock so long.
         drop(guards);
-        Ok(Self {
-            r#type: "guard-status",
-            guards: list.iter().map(GuardReport::new).collect(),
-            hooks: hook_values(missed),
-        })
+        Ok(Self { guards: list.iter().map(GuardReport::new).collect(), hooks: hook_values(missed) })
     }
 
     /// Whether all guards are in force, where they were turned on.

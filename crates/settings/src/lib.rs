@@ -8,7 +8,7 @@
 //!    few values implements [`Choices`] in `choices.rs`.
 //! 2. Write the code that obeys it: it reads `settings.NAME()` with the default, or `settings.NAME` where there is none.
 //!    `src/service/mount_config.rs` hands values on.
-//! 3. `NAMEGATE_UPDATE=1 cargo test --test cli config` writes `docs/CONFIG.md` and `docs/config.schema.json` anew.
+//! 3. `NAMEGATE_UPDATE=1 cargo test --test cli config` writes `docs/CONFIG.md` and `schema/config.schema.json` anew.
 
 mod choices;
 mod difference;

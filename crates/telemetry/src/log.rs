@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Log, Metadata, Record};
-use namegate_files::json;
+use namegate_files::json::{self, FORMAT_VERSION};
 use namegate_files::time::timestamp;
 use nix::sys::stat::fstat;
 use nix::syslog::{Facility, LogFlags, openlog, syslog};
@@ -157,6 +157,8 @@ fn numbered_lines(record: &Record<'_>, out: &mut Vec<u8>) {
 /// A message as a JSON object.
 #[derive(Serialize)]
 struct LogLine<'r> {
+    r#type: &'static str,
+    version: u32,
     time: String,
     level: &'static str,
     module: &'r str,
@@ -181,6 +183,8 @@ fn json_line(record: &Record<'_>, time: SystemTime, out: &mut Vec<u8>) {
     // It fails only if the visitor does.
     let _ = record.key_values().visit(&mut fields);
     let line = LogLine {
+        r#type: "log",
+        version: FORMAT_VERSION,
         time: timestamp(time),
         level: match record.level() {
             Level::Error => "error",

@@ -333,7 +333,7 @@ impl Metrics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let since_epoch = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         MetricsSnapshot {
-            version: env!("CARGO_PKG_VERSION").into(),
+            namegate: env!("CARGO_PKG_VERSION").into(),
             labels: self.labels.iter().cloned().collect(),
             start_seconds: since_epoch.as_secs_f64(),
             uptime_seconds: self.begun.elapsed().as_secs_f64(),

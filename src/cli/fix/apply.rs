@@ -327,7 +327,7 @@ impl ApplyArgs {
         let decisions = self.decisions.as_deref().zip(plan.decided.as_ref());
         Ok(JournalHeader {
             version: VERSION,
-            tool: env!("CARGO_PKG_VERSION").into(),
+            namegate: env!("CARGO_PKG_VERSION").into(),
             started: timestamp_of_now(),
             plan: absolute(&self.plan)?,
             plan_bytes: plan.bytes,

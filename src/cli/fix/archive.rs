@@ -174,7 +174,7 @@ impl ArchiveArgs {
         let mut draft = draft.map_err(CliError::new)?;
         draft.finish_renames(&policy, &settings).map_err(CliError::new)?;
         let header = PlanHeader {
-            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            namegate: env!("CARGO_PKG_VERSION").to_owned(),
             created: timestamp_of_now(),
             roots: draft.roots.clone(),
             policy: Config::from_policy(&policy).ok().map(|config| config.to_toml()),

@@ -307,7 +307,7 @@ impl PlanArgs {
         #[cfg(not(feature = "archive"))]
         let archive = None;
         Ok(PlanHeader {
-            tool: env!("CARGO_PKG_VERSION").to_owned(),
+            namegate: env!("CARGO_PKG_VERSION").to_owned(),
             created: timestamp_of_now(),
             roots: draft.roots.clone(),
             profiles: policy.profiles().iter().map(|profile| profile.name.to_owned()).collect(),

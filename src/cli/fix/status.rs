@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use namegate_core::name::display::{display, shown};
-use namegate_files::json::{self, Base64};
+use namegate_files::json::{self, Base64, TypedObject};
 use namegate_fix::journal::{JournalContents, JournalError};
 use namegate_fix::plan::path_in;
 use namegate_fix::progress::Remaining;
@@ -177,5 +177,5 @@ fn write_object(
         left: &summary.remaining,
         not_undone: &summary.not_undone,
     };
-    json::write_line(out, &object)
+    json::write_line(out, &TypedObject::new("fix-status", &object))
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use namegate_files::json;
+use namegate_files::json::{self, TypedObject};
 use namegate_guard::program::END_HOOK;
 use namegate_guard::report::GuardsReport;
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &GuardStatusArgs, out: &mut dyn Write) -> Result<ExitSta
     require_root()?;
     let report = GuardsReport::read().map_err(CliError::new)?;
     match args.format.format {
-        PlainFormat::Json => json::write_line(out, &report)?,
+        PlainFormat::Json => json::write_line(out, &TypedObject::new("guard-status", &report))?,
         PlainFormat::Text => text(&report, out)?,
     }
     Ok(if report.is_good() { ExitStatus::Clean } else { ExitStatus::Findings })

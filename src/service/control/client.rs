@@ -254,8 +254,8 @@ fn wait(open: &mut [Exchange], left: Duration) -> bool {
 fn answer<T: DeserializeOwned>(line: &[u8]) -> Result<T, RequestError> {
     let unreadable = |error: serde_json::Error| RequestError::Unreachable(error.into());
     let reply: ControlReply = serde_json::from_slice(line).map_err(unreadable)?;
-    if reply.v != VERSION {
-        let why = format!("it speaks version {} of the protocol, this program {VERSION}", reply.v);
+    if reply.version != VERSION {
+        let why = format!("it speaks version {} of the protocol, this program {VERSION}", reply.version);
         return Err(RequestError::Refused(why));
     }
     match (reply.ok, reply.error) {

@@ -1,6 +1,6 @@
 //! The protocol of the control socket: one line of JSON each way.
 //!
-//! A request is `{"v":1,"do":"status"}`; a reply `{"v":1,"ok":true,"result":…}` or `{"v":1,"ok":false,"error":"…"}`. The fields
+//! A request is `{"version":1,"do":"status"}`; a reply `{"version":1,"ok":true,"result":…}` or `{"version":1,"ok":false,"error":"…"}`. The fields
 //! are part of the interface: `docs/CONTROL.md`.
 
 use std::fmt;
@@ -55,13 +55,13 @@ const MODE: &str = "mode";
 
 #[derive(Deserialize)]
 struct Versioned {
-    v: u32,
+    version: u32,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestLine {
-    v: u32,
+    version: u32,
     r#do: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
@@ -75,17 +75,17 @@ impl ControlRequest {
     ///
     /// ```
     /// use namegate::service::control::ControlRequest;
-    /// assert_eq!(ControlRequest::parse(br#"{"v":1,"do":"status"}"#), Ok(ControlRequest::Status));
-    /// assert!(ControlRequest::parse(br#"{"v":2,"do":"status"}"#).unwrap_err().contains("version 1"));
+    /// assert_eq!(ControlRequest::parse(br#"{"version":1,"do":"status"}"#), Ok(ControlRequest::Status));
+    /// assert!(ControlRequest::parse(br#"{"version":2,"do":"status"}"#).unwrap_err().contains("version 1"));
     /// ```
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         let unreadable = |error: serde_json::Error| {
             let why = error.to_string();
             format!("this is no request: {}", display(why.as_bytes()))
         };
-        let Versioned { v } = serde_json::from_slice(line).map_err(unreadable)?;
-        if v != VERSION {
-            return Err(format!("this instance speaks version {VERSION} of the protocol, not {v}"));
+        let Versioned { version } = serde_json::from_slice(line).map_err(unreadable)?;
+        if version != VERSION {
+            return Err(format!("this instance speaks version {VERSION} of the protocol, not {version}"));
         }
         let RequestLine { r#do, mode, .. } = serde_json::from_slice(line).map_err(unreadable)?;
         match (r#do.as_str(), mode.as_deref()) {
@@ -119,7 +119,7 @@ impl ControlRequest {
     pub fn to_line(self) -> Vec<u8> {
         let word = PLAIN.iter().find(|(_, request)| *request == self).map_or(MODE, |(word, _)| word);
         let mode = if let Self::Mode(mode) = self { Some(mode.word().to_owned()) } else { None };
-        let mut line = serde_json::to_vec(&RequestLine { v: VERSION, r#do: word.into(), mode })
+        let mut line = serde_json::to_vec(&RequestLine { version: VERSION, r#do: word.into(), mode })
             .expect("strings and numbers have a form in JSON");
         line.push(b'\n');
         line
@@ -129,7 +129,7 @@ impl ControlRequest {
 /// The reply of an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlReply {
-    pub v: u32,
+    pub version: u32,
     /// Whether the request succeeded.
     pub ok: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -143,21 +143,22 @@ impl ControlReply {
     /// A successful reply.
     pub fn done(result: impl Serialize) -> Self {
         match serde_json::to_value(result) {
-            Ok(result) => Self { v: VERSION, ok: true, result, error: None },
+            Ok(result) => Self { version: VERSION, ok: true, result, error: None },
             Err(error) => Self::failed(format!("the answer cannot be written: {error}")),
         }
     }
 
     /// A failure, with its reason.
     pub fn failed(why: impl Into<String>) -> Self {
-        Self { v: VERSION, ok: false, result: Value::Null, error: Some(why.into()) }
+        Self { version: VERSION, ok: false, result: Value::Null, error: Some(why.into()) }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceStatus {
     pub name: String,
-    pub version: String,
+    /// The version of its program.
+    pub namegate: String,
     /// The process id of the server.
     pub pid: u32,
     /// The user id of the server.

@@ -23,7 +23,7 @@ impl ControlHandler for Echo {
     fn status(&self) -> InstanceStatus {
         InstanceStatus {
             name: "echo".into(),
-            version: "1".into(),
+            namegate: "1".into(),
             pid: 1,
             uid: 2,
             since: "now".into(),
@@ -142,7 +142,7 @@ fn connections_that_say_nothing_delay_nobody_however_many_there_are() {
         // Silent, half a request, and half open: these clients send nothing more.
         match number % 3 {
             0 => {}
-            1 => stream.write_all(b"{\"v\":1,").unwrap(),
+            1 => stream.write_all(b"{\"version\":1,").unwrap(),
             _ => stream.shutdown(std::net::Shutdown::Read).unwrap(),
         }
         idle.push(stream);
@@ -342,14 +342,14 @@ fn whatever_is_sent_gets_an_answer_and_the_next_one_is_served() {
         b"\xFF\xFE\n",
         b"{}\n",
         b"null\n",
-        b"{\"v\":1}\n",
-        b"{\"v\":-1,\"do\":\"status\"}\n",
-        b"{\"v\":1,\"do\":\"stauts\"}\n",
-        b"{\"v\":1,\"do\":\"mode\"}\n",
-        b"{\"v\":1,\"do\":\"mode\",\"mode\":\"\\u001b[2J\"}\n",
-        b"{\"v\":1,\"do\":\"status\",\"mode\":\"permissive\"}\n",
-        b"{\"v\":1,\"do\":\"reload\",\"file\":\"/etc/shadow\"}\n",
-        b"{\"v\":2,\"do\":\"new\",\"with\":[1]}\n",
+        b"{\"version\":1}\n",
+        b"{\"version\":-1,\"do\":\"status\"}\n",
+        b"{\"version\":1,\"do\":\"stauts\"}\n",
+        b"{\"version\":1,\"do\":\"mode\"}\n",
+        b"{\"version\":1,\"do\":\"mode\",\"mode\":\"\\u001b[2J\"}\n",
+        b"{\"version\":1,\"do\":\"status\",\"mode\":\"permissive\"}\n",
+        b"{\"version\":1,\"do\":\"reload\",\"file\":\"/etc/shadow\"}\n",
+        b"{\"version\":2,\"do\":\"new\",\"with\":[1]}\n",
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         deep.as_bytes(),
         &long,
@@ -363,7 +363,7 @@ fn whatever_is_sent_gets_an_answer_and_the_next_one_is_served() {
         };
         assert!(!reply.ok && reply.error.is_some_and(|why| !why.contains('\x1b')), "{answer}");
     }
-    assert!(running.raw(b"{\"v\":1,\"do\":\"stauts\"}\n").contains("did you mean `status`?"));
+    assert!(running.raw(b"{\"version\":1,\"do\":\"stauts\"}\n").contains("did you mean `status`?"));
     assert!(ask::<InstanceStatus>(&running.socket(), ControlRequest::Status).is_ok());
 }
 
@@ -460,9 +460,9 @@ fn a_server_that_answers_nonsense_is_an_error_and_nothing_else() {
         "",
         "\n",
         "{}\n",
-        "{\"v\":9,\"ok\":true}\n",
-        "{\"v\":1,\"ok\":true,\"result\":[]}\n",
-        "{\"v\":1,\"ok\":true}",
+        "{\"version\":9,\"ok\":true}\n",
+        "{\"version\":1,\"ok\":true,\"result\":[]}\n",
+        "{\"version\":1,\"ok\":true}",
     ] {
         let path = dir.path().join("server.sock");
         let listener = UnixListener::bind(&path).unwrap();

@@ -81,7 +81,7 @@ pub enum JournalRecord<'r> {
 pub struct JournalHeader {
     pub version: u64,
     /// The version of the program.
-    pub tool: String,
+    pub namegate: String,
     /// The start of the run, in RFC 3339.
     pub started: String,
     /// The absolute path of the plan.

@@ -10,7 +10,7 @@ use crate::stored_plan::{StoredPlan, StoredPlanError};
 
 pub(crate) fn header() -> PlanHeader {
     PlanHeader {
-        tool: "1.2.3".into(),
+        namegate: "1.2.3".into(),
         created: "2026-01-02T03:04:05Z".into(),
         roots: vec![PlanRoot { path: b"/srv/caf\xE9".to_vec(), inode: 7 }],
         profiles: vec!["strict".into()],
@@ -226,7 +226,7 @@ fn a_line_that_is_too_long_is_refused_and_the_next_is_read() {
     let found = parse(text.as_bytes()).unwrap_err();
     assert_eq!(found.iter().map(|m| m.line).collect::<Vec<_>>(), [2]);
     let mut header = header();
-    header.tool = long;
+    header.namegate = long;
     assert!(parse(header.to_line().as_bytes()).is_err());
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(parse(deep.as_bytes()).is_err());

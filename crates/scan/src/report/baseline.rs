@@ -13,7 +13,7 @@ use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use namegate_core::policy::rule::RuleId;
-use namegate_files::json::{self, Base64, TextBytes};
+use namegate_files::json::{self, Base64, FORMAT_VERSION, TextBytes, TypedObject};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,16 @@ struct KnownEntry<'e> {
     rule: std::borrow::Cow<'e, str>,
 }
 
+/// The `type` of the first line.
+const HEADER: &str = "baseline";
+
+/// The first line. Files that people wrote or merged may have none, or several.
+#[derive(Deserialize)]
+struct BaselineHeader<'h> {
+    r#type: std::borrow::Cow<'h, str>,
+    version: u32,
+}
+
 /// A line as it is written.
 #[derive(Serialize)]
 struct BaselineEntry<'e> {
@@ -94,8 +104,10 @@ impl Baseline {
     pub fn parse(text: &[u8], paths: RelativePaths) -> Result<Self, BaselineError> {
         let mut baseline = Self { paths, ..Self::default() };
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
-            if !line.trim_ascii().is_empty() {
-                let (path, rule) = entry(line).map_err(|what| BaselineError { line: at + 1, what })?;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            if let Some((path, rule)) = entry(line).map_err(|what| BaselineError { line: at + 1, what })? {
                 let known = baseline.by_path.entry(path).or_default();
                 if known.iter().all(|known| known.rule != rule) {
                     known.push(KnownFinding { rule, is_met: AtomicBool::new(false) });
@@ -193,15 +205,28 @@ fn components(path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"/") { [b"/", &joined[..]].concat() } else { joined }
 }
 
-fn entry(line: &[u8]) -> Result<(Vec<u8>, RuleId), String> {
-    let entry: KnownEntry<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+/// `None` for the line that says what the file is.
+fn entry(line: &[u8]) -> Result<Option<(Vec<u8>, RuleId)>, String> {
+    let entry: KnownEntry<'_> = match serde_json::from_slice(line) {
+        Ok(entry) => entry,
+        Err(error) => {
+            let header: BaselineHeader<'_> = serde_json::from_slice(line).map_err(|_| error.to_string())?;
+            return match (&*header.r#type, header.version) {
+                (HEADER, FORMAT_VERSION) => Ok(None),
+                (HEADER, other) => Err(format!(
+                    "format version {other} is not supported; this program reads version {FORMAT_VERSION}"
+                )),
+                _ => Err(error.to_string()),
+            };
+        }
+    };
     let rule = entry.rule.parse().map_err(|error: namegate_core::policy::UnknownWord| error.to_string())?;
     let path = match (entry.path, entry.path_base64) {
         (_, Some(Base64(path))) => path,
         (Some(TextBytes(path)), None) => path,
         (None, None) => return Err("neither `path` nor `path_base64`".into()),
     };
-    Ok((path, rule))
+    Ok(Some((path, rule)))
 }
 
 /// Collects findings and writes them as a baseline at the end. It keeps all of them, because they are sorted.
@@ -237,6 +262,7 @@ impl<W: Write + Send> Report for BaselineWriter<W> {
     }
 
     fn finish(&mut self, _basis: &CheckBasis, _summary: &Summary) -> io::Result<()> {
+        json::write_line(&mut self.out, &TypedObject::new(HEADER, ()))?;
         for (path, rule) in std::mem::take(&mut self.found) {
             let (path, path_base64) = match String::from_utf8(path) {
                 Ok(path) => (Some(path), None),

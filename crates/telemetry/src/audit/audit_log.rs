@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use namegate_core::name::display::shown;
-use namegate_files::json;
+use namegate_files::json::{self, FORMAT_VERSION};
 use namegate_files::output::append;
 use namegate_files::time::timestamp;
 use nix::unistd::Gid;
@@ -21,6 +21,7 @@ use super::record::AuditRecord;
 #[derive(Serialize)]
 pub(super) struct DroppedLine {
     r#type: &'static str,
+    version: u32,
     time: String,
     count: u64,
     reason: &'static str,
@@ -31,7 +32,14 @@ pub(super) struct DroppedLine {
 impl DroppedLine {
     /// `count` records until now, of one user or of all others.
     pub(super) fn new(count: u64, reason: &'static str, uid: Option<u32>) -> Self {
-        Self { r#type: "dropped", time: timestamp(SystemTime::now()), count, reason, uid }
+        Self {
+            r#type: "dropped",
+            version: FORMAT_VERSION,
+            time: timestamp(SystemTime::now()),
+            count,
+            reason,
+            uid,
+        }
     }
 }
 
@@ -39,6 +47,7 @@ impl DroppedLine {
 #[derive(Serialize)]
 pub struct UncoveredNote {
     r#type: &'static str,
+    version: u32,
     time: String,
     directories: u64,
 }
@@ -46,7 +55,7 @@ pub struct UncoveredNote {
 impl UncoveredNote {
     /// This many directories or more, until now.
     pub fn now(directories: u64) -> Self {
-        Self { r#type: "uncovered", time: timestamp(SystemTime::now()), directories }
+        Self { r#type: "uncovered", version: FORMAT_VERSION, time: timestamp(SystemTime::now()), directories }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use namegate_core::policy::Policy;
 use namegate_core::policy::config::Config;
 use namegate_core::policy::rule::RuleId;
-use namegate_files::json::JsonBytes;
+use namegate_files::json::{JsonBytes, TypedObject};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -184,7 +184,8 @@ impl RecentRefusals {
             })
             .collect();
         refusals.reverse();
-        serde_json::to_vec(&WhyAnswer { policy, long_policy, refusals }).unwrap_or_default()
+        let answer = TypedObject::new("why", WhyAnswer { policy, long_policy, refusals });
+        serde_json::to_vec(&answer).unwrap_or_default()
     }
 
     /// All records, the oldest first.

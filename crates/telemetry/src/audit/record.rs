@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use namegate_core::name::Span;
 use namegate_core::name::escape::stable_hash;
 use namegate_core::policy::rule::RuleId;
-use namegate_files::json::{self, Base64, Hex};
+use namegate_files::json::{self, Base64, FORMAT_VERSION, Hex};
 use namegate_files::time::timestamp;
 use serde::Serialize;
 
@@ -210,6 +210,7 @@ impl AuditRecord {
 #[derive(Serialize)]
 pub(super) struct AuditLine<'r> {
     r#type: &'static str,
+    version: u32,
     time: String,
     outcome: &'static str,
     operation: &'static str,
@@ -274,6 +275,7 @@ impl<'r> AuditLine<'r> {
                 AuditOutcome::Refused | AuditOutcome::LetThrough => "refusal",
                 AuditOutcome::Noticed | AuditOutcome::Seen => "appearance",
             },
+            version: FORMAT_VERSION,
             time: timestamp(record.time),
             outcome: match record.outcome {
                 AuditOutcome::Refused => "refused",

@@ -96,7 +96,7 @@ fn a_record_has_the_client_the_name_the_directory_and_the_rule() {
     assert!(text.ends_with(r#" pid 4711 "touch" of "a\".service""#), "{text}");
     let line = serde_json::to_value(AuditLine::from(&of_a_service)).unwrap();
     let expected = json!({
-        "type": "refusal", "time": "1970-01-01T00:00:01.5Z", "outcome": "refused", "operation": "mkdir",
+        "type": "refusal", "version": 1, "time": "1970-01-01T00:00:01.5Z", "outcome": "refused", "operation": "mkdir",
         "name": r"caf\xE9", "name_hex": "636166e9", "parent": "2019/März", "parent_base64": "MjAxOS9Nw6Ryeg==",
         "rule": "truncated", "start": 3, "end": 4, "uid": 1000, "gid": 100, "pid": 4711, "command": "touch",
         "cgroup": "/user.slice/user-7.slice/user@7.service/app.slice/a\".service",

@@ -36,7 +36,8 @@ fn a_line_of_json_is_one_line_with_the_fields_as_they_are() {
     assert!(*last == b'\n' && inside.iter().all(u8::is_ascii_graphic), "{}", line.escape_ascii());
     let read: Json = serde_json::from_slice(&line).unwrap();
     let expected = serde_json::json!({
-        "time": "1970-01-01T00:00:01.5Z", "level": "warn", "module": "namegate::fuse", "message": "first\nsecond\u{7f}",
+        "type": "log", "version": 1, "time": "1970-01-01T00:00:01.5Z", "level": "warn", "module": "namegate::fuse",
+        "message": "first\nsecond\u{7f}",
         "fields": {"name": "a\"\n\u{202E}\u{1B}[2J", "uid": 1000, "by": -1},
     });
     assert_eq!(read, expected);

@@ -91,7 +91,7 @@ impl MetricsSource for GuardMetrics {
     fn render_until(&self, expires: Option<u64>) -> String {
         let (labels, process) = (BTreeMap::new(), self.audit.snapshot());
         let mut page = ExpositionPage::new(&labels);
-        page.process(&process.version, process.start_seconds, expires);
+        page.process(&process.namegate, process.start_seconds, expires);
         let state = self.state.lock();
         state.guards(&mut page);
         state.hooks(&mut page);

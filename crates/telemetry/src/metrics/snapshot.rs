@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// The metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricsSnapshot {
-    pub version: String,
+    /// The version of the program.
+    pub namegate: String,
     pub labels: BTreeMap<String, String>,
     /// Start time, in seconds since 1970.
     pub start_seconds: f64,

@@ -38,7 +38,7 @@ impl MetricsSnapshot {
     /// is outdated.
     pub fn render_until(&self, expires: Option<u64>) -> String {
         let mut page = ExpositionPage::new(&self.labels);
-        page.process(&self.version, self.start_seconds, expires);
+        page.process(&self.namegate, self.start_seconds, expires);
         let help = "1 if names that break the policy are let through, 0 if they are refused.";
         page.gauge("namegate_permissive", help).value(u8::from(self.is_permissive));
         let help = "Reloads of the configuration, by outcome; a failed reload changes nothing.";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use namegate_core::policy::profile::{self, ProfileSet};
 use namegate_core::policy::{UnknownWord, Violation};
-use namegate_files::json::{Base64, Hex};
+use namegate_files::json::{Base64, FORMAT_VERSION, Hex, known_version};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::{Container, Location};
 use namegate_findings::record::UnlistedViolations;
@@ -313,6 +313,8 @@ impl<'l> From<&'l CollisionGroup> for CollisionLine<'l> {
 #[derive(Serialize, Deserialize)]
 pub struct SummaryLine<'l> {
     r#type: Cow<'l, str>,
+    #[serde(deserialize_with = "known_version")]
+    version: u32,
     namegate: Cow<'l, str>,
     unicode: Cow<'l, str>,
     policy: Cow<'l, str>,
@@ -412,6 +414,7 @@ impl<'l> SummaryLine<'l> {
         let CheckBasis { namegate, unicode, policy, min_severity, profiles } = basis;
         Self {
             r#type: SUMMARY.into(),
+            version: FORMAT_VERSION,
             namegate: namegate.as_str().into(),
             unicode: unicode.as_str().into(),
             policy: policy.as_str().into(),
