@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use namegate_testkit::program::copy_program;
+use namegate_testkit::program::{copy_program, status, stderr};
 
 /// git without the configuration of whoever runs the test, with the program on its path.
 fn git(dir: &Path, args: &[&str]) -> Output {
@@ -269,6 +269,53 @@ fn the_steps_of_the_action_scan_write_sarif_and_report_the_status() {
             "{input}"
         );
     }
+}
+
+/// A release as `gh` downloads it; `gh attestation` says yes if the file `attested` is there.
+const GH: &str = r#"#!/bin/sh
+case "$1 $2" in
+'release download') while [ "$1" != --dir ]; do shift; done; cp "$FAKE_RELEASE"/* "$2" ;;
+'attestation verify') test -e "$FAKE_RELEASE/../attested" ;;
+esac
+"#;
+
+#[test]
+fn the_action_uses_a_release_only_if_its_sum_and_its_attestation_are_right() {
+    if Path::new("/usr/bin/namegate").exists() {
+        return println!("SKIPPED: the action uses the program that is installed here");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let make = r#"mkdir bin release runner namegate-x && cp "$1" bin/gh && chmod +x bin/gh && printf '#!/bin/sh\necho released' >namegate-x/namegate &&
+        chmod +x namegate-x/namegate && tar -czf "release/namegate-$2-$(uname -m)-linux.tar.gz" namegate-x &&
+        cd release && sha256sum * >SHA256SUMS"#;
+    fs::write(dir.path().join("gh"), GH).unwrap();
+    let make = ["-c", make, "make", "gh", env!("CARGO_PKG_VERSION")];
+    assert!(Command::new("sh").args(make).current_dir(dir.path()).status().unwrap().success());
+    let at = |name: &str| dir.path().join(name);
+    let download = || {
+        fs::write(at("outputs"), "").unwrap();
+        let output = Command::new(sources().join("scripts/action"))
+            .arg("program")
+            .env("PATH", format!("{}:/usr/bin:/bin", at("bin").display()))
+            .env("FAKE_RELEASE", at("release"))
+            .env("RUNNER_TEMP", at("runner"))
+            .env("NAMEGATE_ACTION_REPOSITORY", "a/namegate")
+            .env("GITHUB_OUTPUT", at("outputs"))
+            .output()
+            .unwrap();
+        (status(&output), fs::read_to_string(at("outputs")).unwrap(), stderr(&output).to_owned())
+    };
+    let (code, outputs, said) = download();
+    assert!(code == 1 && outputs.is_empty() && said.contains("is not what the release workflow"), "{said}");
+    fs::write(at("attested"), "").unwrap();
+    let (code, outputs, said) = download();
+    let program = at("runner/namegate-release/namegate");
+    assert_eq!((code, outputs), (0, format!("program={}\n", program.display())), "{said}");
+    let sums = fs::read_to_string(at("release/SHA256SUMS")).unwrap();
+    fs::write(at("release/SHA256SUMS"), sums.replacen(|digit: char| digit.is_ascii_hexdigit(), "x", 1))
+        .unwrap();
+    let (code, outputs, said) = download();
+    assert!(code == 1 && outputs.is_empty() && said.contains("is not what the release workflow"), "{said}");
 }
 
 #[test]

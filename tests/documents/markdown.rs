@@ -16,7 +16,17 @@ pub fn read(file: &str) -> String {
 
 /// All pages, as paths relative to the repository.
 pub fn pages() -> Vec<String> {
-    let mut pages = Vec::from(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned));
+    let mut pages = Vec::from(
+        [
+            "README.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "SECURITY.md",
+            "CODE_OF_CONDUCT.md",
+            "packaging/README.md",
+        ]
+        .map(str::to_owned),
+    );
     for dir in ["docs", "docs/semantics", "crates/core"] {
         let entries = fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
