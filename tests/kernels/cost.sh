@@ -68,12 +68,10 @@ cost_rows() {
         mount_namegate "$fs/$transport" "$lab/$transport" --transport $transport --profile utf8 || return 0
         places+=("$transport=$lab/$transport=$fs/$transport=$server")
     done
-    if NAMEGATE_RUNTIME_DIR=$lab/run NAMEGATE_BENCH_PROGRAM=$built "$here/bench-mount" "$lab/scratch" 1 \
-        stat-cold,absent,readdir-cold,find,create,rename,cp,checkout 0 "${places[@]}" >"$lab/rows"; then
-        grep '^| ' "$lab/rows" | while read -r line; do result PASS root "$line"; done
-    else
-        result FAIL root rows "$(tail -n 1 "$lab/rows")"
-    fi
+    NAMEGATE_RUNTIME_DIR=$lab/run NAMEGATE_BENCH_PROGRAM=$built "$here/bench-mount" "$lab/scratch" 1 \
+        stat-cold,absent,readdir-cold,find,create,rename,cp,checkout 0 "${places[@]}" |
+        while read -r line; do if [[ $line == '| '* ]]; then result PASS root "$line"; fi; done
+    if ((PIPESTATUS[0])); then result FAIL root rows "the benchmark failed"; fi
     for transport in "${places[@]:1}"; do umount "$lab/${transport%%=*}"; done
     if [[ -e $uring ]]; then echo N >$uring; fi
 }
