@@ -34,6 +34,7 @@ mod ownership;
 mod privileged;
 mod programs_32_bit;
 mod reload;
+mod requests;
 mod rings;
 mod roots;
 mod servers;

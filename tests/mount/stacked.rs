@@ -35,13 +35,13 @@ fn run(program: &str, args: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("{program} {args:?}: {error}"))
 }
 
-fn succeed(program: &str, args: &[&str]) -> String {
+pub fn succeed(program: &str, args: &[&str]) -> String {
     let output = run(program, args);
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn has(program: &str, args: &[&str]) -> bool {
+pub fn has(program: &str, args: &[&str]) -> bool {
     let is_there = Command::new(program)
         .args(args)
         .stdin(Stdio::null())

@@ -8,6 +8,7 @@ use namegate_telemetry::audit::WHY_ATTRIBUTE;
 use namegate_telemetry::metrics::Op;
 use namegate_wire::Reply;
 use namegate_wire::abi::{IoctlIn, IoctlOut, SetattrIn, fattr, ioctl};
+use nix::sys::stat::FileStat;
 use nix::sys::time::TimeSpec;
 use zerocopy::IntoBytes;
 
@@ -37,7 +38,15 @@ impl RequestCore {
     pub(super) fn getattr(self: &Arc<Self>, caller: Caller, node: NodeId, reply: Reply) {
         let weight = self.weight_of(node).takes_if(node == NodeId::ROOT, Load::Probe);
         self.serve(Op::Getattr, &caller, weight, move |serving| {
-            serving.attr(node, serving.core.server.tree.getattr(node), reply);
+            let found = serving.core.server.tree.getattr(node);
+            // Listing a directory and reading a file make their own attributes expire.
+            let expires = |stat: &FileStat| {
+                stat.st_mode & libc::S_IFMT == libc::S_IFDIR || serving.core.server.tree.is_open(node)
+            };
+            if found.as_ref().is_ok_and(|stat| !expires(stat)) {
+                serving.note_missed(caller.pid, true);
+            }
+            serving.attr(node, found, reply);
         });
     }
 

@@ -58,6 +58,7 @@ impl RequestCore {
         let (pid, name) = (caller.pid, name.to_owned());
         self.serve(Op::Lookup, &caller, self.weight_of(parent), move |serving| {
             serving.core.readers.looked_up(pid, parent);
+            serving.note_missed(pid, false);
             let found = serving.look_up(pid, parent, &name);
             serving.entry(&caller, (parent, &name), found, reply);
         });

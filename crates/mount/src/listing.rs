@@ -10,6 +10,7 @@ use namegate_wire::abi::{Dirent, EntryOut, FsyncIn, OpenOut, ReadIn, ReleaseIn, 
 use namegate_wire::{Entries, Reply};
 use nix::errno::Errno;
 
+use super::coherence::LASTING;
 use super::encode::dirent_kind;
 use super::request_context::RequestContext;
 use super::request_core::RequestCore;
@@ -23,7 +24,8 @@ impl RequestCore {
             match serving.core.server.tree.opendir(node, serving.user()) {
                 Ok((Fh(fh), listing)) => {
                     let listing = if caller.uses_alias { Listing::Unsettled } else { listing };
-                    let open_flags = serving.core.readers.opens(caller.pid, node).flags(listing);
+                    let may_last = serving.server.begun.is_some();
+                    let open_flags = serving.core.readers.open_flags(caller.pid, node, listing, may_last);
                     reply.message(&OpenOut { fh, open_flags, backing_id: 0 });
                 }
                 Err(errno) => {
@@ -117,6 +119,7 @@ impl RequestContext<'_> {
             ControlFlow::Continue(())
         });
         self.core.readers.told(pid, dir, told);
+        tree.note_listed(fh, told, 0);
         match done {
             Ok(()) => reply.done(),
             Err(failure) => reply.error(self.errno(failure)),
@@ -132,6 +135,7 @@ impl RequestContext<'_> {
             false => usize::MAX,
         };
         let (mut given, mut told, mut failed) = (false, 0, None);
+        let (mut with_attributes, mut lasting) = (0, 0);
         let done = self.server.readdir(fh, offset, |entry, name| {
             let Some(name) = name else {
                 // The kernel uses nothing but the name of `.` and `..`.
@@ -167,9 +171,12 @@ impl RequestContext<'_> {
                 return ControlFlow::Break(());
             }
             given = true;
+            with_attributes += 1;
+            lasting += u32::from(answer.entry_valid.min(answer.attr_valid) >= LASTING.as_secs());
             ControlFlow::Continue(())
         });
         self.core.readers.told(pid, dir, told);
+        self.core.server.tree.note_listed(fh, told + with_attributes, lasting);
         match (done, failed) {
             (Err(failure), _) => reply.error(self.errno(failure)),
             // The entries up to here are valid; the next request gets the error.

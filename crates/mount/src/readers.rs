@@ -59,6 +59,13 @@ struct Reader {
     listed: u32,
     /// Number of entries of those directories that it then looked up.
     asked: u32,
+    /// The directory opened last, if the kernel has its listing.
+    cached: Option<NodeId>,
+    /// Whether the kernel should also have the entries of that, and the number of requests that show that it has not.
+    trusts: bool,
+    missed: u32,
+    /// Number of such directories to list anew, after one whose entries the kernel did not have.
+    distrusted: u32,
 }
 
 impl Reader {
@@ -92,25 +99,29 @@ impl Reader {
 
 /// How a directory that was just opened will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListingUse {
+enum ListingUse {
     /// For names alone.
     Names,
-    /// For the attributes of its entries too. Names are not cached then, because the kernel would not request attributes with
-    /// a cached listing.
+    /// For the attributes of its entries too. The kernel does not request them with a cached listing, so it gets none to use unless it
+    /// keeps them.
     Attributes,
 }
 
 impl ListingUse {
     /// The flags of the reply: whether the kernel caches the listing (FOPEN_CACHE_DIR), and whether it keeps an earlier one
     /// (FOPEN_KEEP_CACHE).
-    pub(super) fn flags(self, listing: Listing) -> u32 {
-        let kept = match listing {
-            Listing::Same => fopen::KEEP_CACHE,
-            Listing::New | Listing::Unsettled => 0,
-        };
+    ///
+    /// If attributes may last (`may_last`), the listing that comes with them is cached for the next reader, who uses it if the kernel
+    /// `has_entries`.
+    fn flags(self, listing: Listing, may_last: bool, has_entries: bool) -> u32 {
         match (listing, self) {
-            (Listing::Unsettled, _) | (_, Self::Attributes) => kept,
-            (Listing::Same | Listing::New, Self::Names) => kept | fopen::CACHE_DIR,
+            (Listing::Unsettled, _) => 0,
+            (Listing::Same(_), Self::Names) => fopen::KEEP_CACHE | fopen::CACHE_DIR,
+            (Listing::Same(_), _) if has_entries => fopen::KEEP_CACHE | fopen::CACHE_DIR,
+            (Listing::New, Self::Names) => fopen::CACHE_DIR,
+            (_, Self::Attributes) if may_last => fopen::CACHE_DIR,
+            (Listing::Same(_), Self::Attributes) => fopen::KEEP_CACHE,
+            (Listing::New, Self::Attributes) => 0,
         }
     }
 }
@@ -137,13 +148,14 @@ impl Default for Readers {
 
 impl Readers {
     /// Records that `pid` opens a directory.
-    pub(super) fn opens(&self, pid: u32, directory: NodeId) -> ListingUse {
+    fn opens(&self, pid: u32, directory: NodeId) -> ListingUse {
         let mut reader = self.reader(pid);
         if reader.pid != pid {
             *reader = Reader { pid, ..Reader::default() };
         }
         reader.opened = reader.opened.wrapping_add(1);
         reader.learn_from_sample();
+        (reader.cached, reader.missed) = (None, 0);
         let habit = reader.habit();
         reader.is_sample = match habit {
             Habit::Asks => reader.opened.is_multiple_of(SAMPLE),
@@ -161,6 +173,49 @@ impl Readers {
             Habit::Asks | Habit::Unknown => {}
         }
         self.reading(habit, directory, is_sample)
+    }
+
+    /// As [`Self::opens`]; returns the flags of the reply. The kernel has `listing`, and may keep attributes until they change if `may_last`.
+    pub(super) fn open_flags(&self, pid: u32, directory: NodeId, listing: Listing, may_last: bool) -> u32 {
+        let reading = self.opens(pid, directory);
+        let known = match listing {
+            Listing::Same(known) if may_last => known,
+            _ => return reading.flags(listing, may_last, false),
+        };
+        let mut reader = self.reader(pid);
+        let trusts = known.last() && reader.distrusted == 0;
+        reader.distrusted = reader.distrusted.saturating_sub(known.last().into());
+        let flags = reading.flags(listing, may_last, trusts);
+        if flags & fopen::KEEP_CACHE != 0 {
+            (reader.cached, reader.trusts) = (Some(directory), trusts);
+        }
+        drop(reader);
+        if flags & fopen::KEEP_CACHE != 0 && !trusts {
+            self.told(pid, directory, known.all);
+        }
+        flags
+    }
+
+    /// Records that `pid` has looked up an entry, or with `is_attributes` asked for the attributes of one, perhaps after a listing that the
+    /// kernel had. Returns its directory if the kernel should have had the entries, and has few.
+    pub(super) fn missed(&self, pid: u32, is_attributes: bool) -> Option<NodeId> {
+        let mut reader = self.reader(pid);
+        let directory = reader.cached.filter(|_| reader.pid == pid)?;
+        if is_attributes {
+            reader.count(0, 1);
+            if reader.habit() == Habit::Asks {
+                self.remember(directory, true);
+            }
+        }
+        if !reader.trusts {
+            return None;
+        }
+        reader.missed += 1;
+        if reader.missed < TOO_LITTLE {
+            return None;
+        }
+        (reader.trusts, reader.distrusted) = (false, SAMPLE);
+        Some(directory)
     }
 
     /// Whether to test again if the readers of a directory need attributes.
@@ -195,7 +250,7 @@ impl Readers {
     }
 
     /// Records that `entries` entries without attributes were sent to `pid`.
-    pub(super) fn told(&self, pid: u32, directory: NodeId, entries: usize) {
+    pub(super) fn told(&self, pid: u32, directory: NodeId, entries: u32) {
         let mut reader = self.reader(pid);
         if reader.pid == pid && entries > 0 {
             if !reader.recent.contains(&directory.0) {
@@ -203,7 +258,7 @@ impl Readers {
                 reader.recent[place] = directory.0;
                 reader.next = place + 1;
             }
-            reader.count(u32::try_from(entries).unwrap_or(MEMORY), 0);
+            reader.count(entries, 0);
         }
     }
 
@@ -250,9 +305,51 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passthrough::ListedEntries;
 
     const A: NodeId = NodeId(100);
     const B: NodeId = NodeId(200);
+
+    const CACHED: u32 = fopen::KEEP_CACHE | fopen::CACHE_DIR;
+
+    fn same(all: u32, lasting: u32) -> Listing {
+        Listing::Same(ListedEntries { all, lasting })
+    }
+
+    #[test]
+    fn a_listing_with_attributes_is_used_again_while_the_kernel_has_them() {
+        let readers = Readers::default();
+        readers.remember(A, true);
+        assert_eq!(readers.open_flags(7, A, Listing::New, false), 0);
+        assert_eq!(readers.open_flags(8, A, Listing::New, true), fopen::CACHE_DIR);
+        readers.remember(A, true);
+        assert_eq!(readers.open_flags(9, A, same(100, 90), true), fopen::CACHE_DIR, "many expire");
+        assert_eq!(readers.open_flags(10, A, same(100, 98), true), CACHED);
+        for _ in 1..TOO_LITTLE {
+            assert_eq!(readers.missed(10, true), None);
+        }
+        assert_eq!(readers.missed(11, true), None, "another reader");
+        assert_eq!(readers.missed(10, true), Some(A));
+        assert_eq!(readers.missed(10, true), None, "it is said once");
+        // The others are probably gone, too.
+        let next = (0..100).map(|i| readers.open_flags(10, NodeId(i), same(100, 100), true));
+        let anew = next.take_while(|&flags| flags == fopen::CACHE_DIR).count();
+        assert!((8..=SAMPLE as usize).contains(&anew), "{anew}");
+    }
+
+    #[test]
+    fn who_asks_for_attributes_behind_a_cached_listing_gets_them_with_the_next_ones() {
+        let readers = Readers::default();
+        assert_eq!(readers.open_flags(7, A, same(20, 0), true), CACHED);
+        (0..20).for_each(|_| assert_eq!(readers.missed(7, true), None));
+        assert_eq!(readers.open_flags(7, B, same(20, 0), true), fopen::CACHE_DIR);
+        assert_eq!(readers.with_attributes(7, B, 0), usize::MAX);
+        // Of many entries it needs few.
+        for _ in 0..2 {
+            assert_eq!(readers.open_flags(8, NodeId(300), same(1000, 0), true), CACHED);
+            (0..20).for_each(|_| assert_eq!(readers.missed(8, true), None));
+        }
+    }
 
     #[test]
     fn who_is_not_known_gets_a_few_attributes_and_the_rest_when_they_are_used() {
@@ -304,7 +401,7 @@ mod tests {
             readers.opens(pid, directory);
             let given = readers.with_attributes(pid, directory, 0);
             if given < 100 {
-                readers.told(pid, directory, 100 - given);
+                readers.told(pid, directory, 100 - given as u32);
             }
             given == usize::MAX
         });

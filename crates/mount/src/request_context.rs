@@ -193,6 +193,15 @@ impl<'a> RequestContext<'a> {
         self.server.attr_timeout(of, stat, self.core.backing.is_written(of))
     }
 
+    /// Records that `pid` asks for a name, or with `is_attributes` for attributes, which the kernel may have been given to keep.
+    pub(super) fn note_missed(&self, pid: u32, is_attributes: bool) {
+        if self.server.begun.is_some()
+            && let Some(directory) = self.core.readers.missed(pid, is_attributes)
+        {
+            self.server.tree.note_entries_lost(directory);
+        }
+    }
+
     /// Makes the kernel drop its cached attributes of `node`.
     ///
     /// This may be called while the kernel waits for a reply about the node ([`Notifier::forget_inode`](namegate_wire::Notifier)).

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::budget::DescriptorShare;
 use super::cached_version::CachedVersion;
+use super::dir::ListedEntries;
 use super::journal::{NodeChange, NodeRecord};
 
 /// A descriptor of an inode.
@@ -74,7 +75,7 @@ pub(super) struct NodeDescriptors {
     /// Whether its descriptor was used since this flag was last cleared.
     pub(super) was_used: bool,
     /// The version of which the kernel has a cache that it may keep. Boxed, because few nodes have one.
-    pub(super) cached: Option<Box<CachedVersion>>,
+    pub(super) cached: Option<Box<(CachedVersion, ListedEntries)>>,
 }
 
 impl NodeDescriptors {

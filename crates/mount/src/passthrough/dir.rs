@@ -32,6 +32,8 @@ pub struct OpenDir {
     /// If it was settled when it was opened: the node and its version.
     settled: Option<(Arc<TrackedNode>, CachedVersion)>,
     stream: Mutex<EntryStream>,
+    /// What the kernel was given so far.
+    given: Mutex<ListedEntries>,
 }
 
 /// Entries that were read and not yet returned.
@@ -123,6 +125,7 @@ impl OpenDir {
             _share: None,
             settled: None,
             stream: Mutex::new(EntryStream::at(0)),
+            given: Mutex::default(),
         }
     }
 
@@ -213,10 +216,10 @@ impl Passthrough {
         let stat = fstat(&dir.file)?;
         let version = CachedVersion::of_directory(&stat, self.views.load(atomic::Ordering::Acquire));
         let is_settled = is_settled((stat.st_ctime, stat.st_ctime_nsec));
-        let listing = match (is_settled, node.cached() == Some(version)) {
-            (false, _) => Listing::Unsettled,
-            (true, false) => Listing::New,
-            (true, true) => Listing::Same,
+        let listing = match node.cached_listing() {
+            _ if !is_settled => Listing::Unsettled,
+            Some((cached, given)) if cached == version => Listing::Same(given),
+            _ => Listing::New,
         };
         let fh = self.dirs.reserve();
         let fd = Some(dir.file.as_raw_fd());
@@ -258,6 +261,24 @@ impl Passthrough {
         self.dirs.get(fh)?.read(offset, take)
     }
 
+    /// Records that the kernel was given `listed` entries of an open directory, of which it keeps `lasting` with their attributes.
+    pub fn note_listed(&self, fh: Fh, listed: u32, lasting: u32) {
+        if let Ok(dir) = self.dirs.get(fh) {
+            let mut given = dir.given.lock();
+            given.all += listed;
+            given.lasting += lasting;
+        }
+    }
+
+    /// The kernel has asked for entries of a directory that it was given to keep.
+    pub fn note_entries_lost(&self, node: NodeId) {
+        if let Ok(node) = self.nodes.node(node)
+            && let Some((version, given)) = node.cached_listing()
+        {
+            node.note_cached_listing(version, ListedEntries { lasting: 0, ..given });
+        }
+    }
+
     /// Syncs the directory to disk, or with `data_only` only its entries.
     ///
     /// # Errors
@@ -269,10 +290,30 @@ impl Passthrough {
 
     /// Closes the directory.
     pub fn releasedir(&self, fh: Fh) {
+        let Some(dir) = self.dirs.remove(fh) else { return };
         // Not when it was opened: the kernel drops its cached listing only after the reply to that.
-        if let Some((node, version)) = self.dirs.remove(fh).as_deref().and_then(|dir| dir.settled.as_ref()) {
-            node.note_cached(*version);
-        }
+        let Some((node, version)) = &dir.settled else { return };
+        // A client that has not read, or what the kernel has cached, changes nothing.
+        let given = match (*dir.given.lock(), node.cached_listing()) {
+            (ListedEntries { all: 0, .. }, Some((cached, given))) if cached == *version => given,
+            (given, _) => given,
+        };
+        node.note_cached_listing(*version, given);
+    }
+}
+
+/// Entries of a directory that the kernel was given when it listed it last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListedEntries {
+    pub all: u32,
+    /// Those whose names and attributes it keeps until they change.
+    pub lasting: u32,
+}
+
+impl ListedEntries {
+    /// Whether it has so many of them that a request for each of the others costs less than to list them again, with some 20 in each reply.
+    pub fn last(self) -> bool {
+        self.lasting > 0 && self.all - self.lasting <= self.all / 32
     }
 }
 
@@ -280,7 +321,7 @@ impl Passthrough {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
     /// They are the same as when it was last opened: a cached listing is valid.
-    Same,
+    Same(ListedEntries),
     /// They have changed, or the directory was not opened before: a listing from now on may be cached.
     New,
     /// The directory has just changed and may change again without a new time: its listing must not be cached.

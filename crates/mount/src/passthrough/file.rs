@@ -363,6 +363,11 @@ impl Passthrough {
         }
     }
 
+    /// Whether a client has the file open.
+    pub fn is_open(&self, node: NodeId) -> bool {
+        self.nodes.node(node).is_ok_and(|node| node.opened.lock().opens > 0)
+    }
+
     /// Whether a client may have changed the content of `node` through a memory map: one has opened it for reading and writing since none
     /// had it open.
     pub fn may_be_mapped(&self, node: NodeId) -> bool {

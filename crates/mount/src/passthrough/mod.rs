@@ -59,7 +59,7 @@ pub use attr::Changes;
 pub use content::CopyRange;
 pub use create::NewEntry;
 pub use credentials::Caller;
-pub use dir::{DirEntry, Listing, OpenDir};
+pub use dir::{DirEntry, ListedEntries, Listing, OpenDir};
 pub use handle::Fh;
 pub use handle_key::{HandleKey, HandleSeal};
 pub use iflags::OpenNode;

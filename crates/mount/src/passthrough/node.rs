@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::cached_version::CachedVersion;
 use super::descriptor::{Descriptor, NodeDescriptors, Stay};
+use super::dir::ListedEntries;
 use super::quiet::WriterState;
 use super::spares::CachedFd;
 
@@ -89,11 +90,20 @@ impl TrackedNode {
     /// The version of which the kernel has a cache: of a directory when it was last listed, of a file when it was last opened and
     /// read.
     pub(super) fn cached(&self) -> Option<CachedVersion> {
-        self.opened.lock().cached.as_deref().copied()
+        self.cached_listing().map(|(version, _)| version)
     }
 
     pub(super) fn note_cached(&self, version: CachedVersion) {
-        self.opened.lock().cached = Some(Box::new(version));
+        self.note_cached_listing(version, ListedEntries::default());
+    }
+
+    /// The version of a directory when it was last listed, and what the kernel was given then.
+    pub(super) fn cached_listing(&self) -> Option<(CachedVersion, ListedEntries)> {
+        self.opened.lock().cached.as_deref().copied()
+    }
+
+    pub(super) fn note_cached_listing(&self, version: CachedVersion, given: ListedEntries) {
+        self.opened.lock().cached = Some(Box::new((version, given)));
     }
 
     /// Whether these attributes belong to the same device and inode number.

@@ -5,6 +5,7 @@
 //! descriptor was closed, and a lease tells. Opening and the last close are reported. And for some time after a change the times may stay as
 //! they are while the content changes (`time_of_maps`), and blocks are allocated when data is written to disk.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use namegate_sys::fanotify::fsid;
@@ -94,7 +95,7 @@ impl Passthrough {
     }
 
     /// Whether nobody writes the file. At the first question `false`.
-    fn is_quiet(&self, node: &std::sync::Arc<TrackedNode>) -> bool {
+    fn is_quiet(&self, node: &Arc<TrackedNode>) -> bool {
         let state = &node.writers.0;
         match state.load(Ordering::SeqCst) {
             WriterState::QUIET => return true,
@@ -106,17 +107,28 @@ impl Passthrough {
         }
         // Before the look: who opens the file after it takes the state back (`note_opened`).
         state.store(WriterState::QUIET, Ordering::SeqCst);
-        let file = self.nodes.open(node, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC);
-        let is_quiet = file.and_then(has_writers) == Ok(false);
+        let is_quiet = self.is_unwritten(node);
         if !is_quiet {
             state.store(WriterState::ASKED, Ordering::SeqCst);
         }
         is_quiet
     }
 
-    /// Somebody has opened the file. Returns whether its attributes may be in lasting caches.
+    /// Whether nobody has the file open for writing now.
+    fn is_unwritten(&self, node: &Arc<TrackedNode>) -> bool {
+        let file = self.nodes.open(node, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC);
+        file.and_then(has_writers) == Ok(false)
+    }
+
+    /// Somebody has opened the file. Returns whether attributes in lasting caches may change now without an event.
+    ///
+    /// Most open it for reading: a client of the mount does, whose kernel opens the backing file in its name. A writer that has closed
+    /// it since has made an event of its own.
     pub fn note_opened(&self, node: NodeId) -> bool {
         let Ok(node) = self.nodes.node(node) else { return false };
-        node.writers.0.swap(WriterState::ASKED, Ordering::SeqCst) == WriterState::QUIET
+        let state = &node.writers.0;
+        state.load(Ordering::SeqCst) == WriterState::QUIET
+            && !self.is_unwritten(&node)
+            && state.swap(WriterState::ASKED, Ordering::SeqCst) == WriterState::QUIET
     }
 }
