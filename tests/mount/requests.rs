@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use namegate_testkit::metrics::free_port;
+use namegate_testkit::metrics::{free_port, scraped};
 use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::wait_until;
+use nix::errno::Errno;
 
 use crate::acls::{ACCESS, acl, get, set};
 use crate::coherent::coherent;
 use crate::control::status;
 use crate::stacked::{has, succeed};
+
+const LABEL: &str = "security.selinux";
 
 /// Longer than the timeouts, so that only what lasts is not asked again.
 const EXPIRED: Duration = Duration::from_millis(1200);
@@ -159,4 +162,34 @@ fn a_client_that_opens_a_file_to_read_leaves_its_attributes_cached() {
     drop(File::open(&there).unwrap());
     sleep(Duration::from_millis(200));
     assert_eq!(asked(&mounted, port, look), BTreeMap::new());
+}
+
+#[test]
+fn ls_asks_for_a_label_once_where_labels_mean_nothing() {
+    if Path::new("/sys/fs/selinux").exists() {
+        return println!("SKIPPED: this kernel has SELinux");
+    }
+    let Some((mounted, port)) = scraped(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    for i in 0..50 {
+        fs::write(there.join(format!("file {i}")), "").unwrap();
+    }
+    if get(&there.join("file 1"), LABEL) != Err(Errno::ENODATA) {
+        return println!("SKIPPED: the temporary directory has no labels");
+    }
+    let refused = "namegate_fuse_requests_total{op=\"getxattr\",outcome=\"EOPNOTSUPP\"}";
+    let list = || Command::new("ls").arg("-l").arg(&here).stdout(Stdio::null()).status().unwrap();
+    asked(&mounted, port, || assert!(list().success()));
+    assert!(mounted.metrics(port).get(refused).is_none_or(|&count| count <= 1.0));
+    assert_eq!(get(&here.join("file 1"), LABEL), Err(Errno::EOPNOTSUPP));
+    // A label that is there is shown, and then a missing one is missing as in a plain directory.
+    set(&there.join("file 2"), LABEL, b"a_u:b_r:c_t:s0\0").unwrap();
+    assert_eq!(get(&here.join("file 2"), LABEL).unwrap(), b"a_u:b_r:c_t:s0\0");
+    assert_eq!(get(&here.join("file 1"), LABEL), Err(Errno::ENODATA));
+    let Some(mounted) = TestMount::new(&[]) else { return };
+    let (there, here) = (mounted.backing(), mounted.mnt());
+    fs::write(there.join("file"), "").unwrap();
+    fs::write(there.join("other"), "").unwrap();
+    set(&here.join("file"), LABEL, b"a_u:b_r:c_t:s0\0").unwrap();
+    assert_eq!(get(&here.join("other"), LABEL), get(&there.join("other"), LABEL));
 }

@@ -78,6 +78,7 @@ use handle::HandleMap;
 use inode::NodeTable;
 use locks::LockTable;
 use spelling::Spellings;
+use xattr::LabelUse;
 
 /// The result of an operation, or its errno.
 pub type Result<T> = std::result::Result<T, Errno>;
@@ -145,6 +146,7 @@ pub struct Passthrough {
     is_remote: bool,
     /// How long a file must not have changed before the kernel may keep its content when it is opened again; `None` for never.
     keeps_content_after: Option<Duration>,
+    labels: LabelUse,
     spellings: Spellings,
     /// How many times the names under which entries are shown have changed.
     views: AtomicU64,
@@ -164,6 +166,7 @@ impl Passthrough {
             renames_removed: filesystems::renames_removed(kind),
             is_remote: filesystems::is_remote(kind),
             keeps_content_after: time_of_maps(),
+            labels: LabelUse::new(&source),
             nodes: NodeTable::new(source, settings)?,
             files: HandleMap::new(server),
             dirs: HandleMap::new(server),

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use namegate_sys::capability::CapabilitySet;
 use namegate_sys::identity::status;
@@ -17,6 +19,9 @@ const ACCESS_ACL: &str = "system.posix_acl_access";
 
 /// The ACL that new entries of a directory inherit.
 const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// The label of SELinux, for which ls(1) asks for every file.
+const LABEL: &str = "security.selinux";
 
 /// Prefix of attributes that only CAP_SYS_ADMIN can list (xattr(7)). The kernel checks all other calls itself.
 const TRUSTED: &[u8] = b"trusted.";
@@ -36,16 +41,42 @@ fn sees_trusted(caller: &Caller) -> bool {
     caller.uid == 0 && status(caller.pid).effective.is_some_and(|set| set.contains(SYS_ADMIN))
 }
 
+/// Whether labels of SELinux mean anything here. Where they do not, a file without one has EOPNOTSUPP instead of ENODATA: ls(1) then asks for
+/// those of no other file of the mount, which saves a request for each.
+#[derive(Debug)]
+pub(super) struct LabelUse(AtomicBool);
+
+impl LabelUse {
+    /// They do where the kernel has SELinux, and where a label was seen.
+    pub(super) fn new(source: &impl AsFd) -> Self {
+        let has_selinux = Path::new("/sys/fs/selinux").exists();
+        Self(AtomicBool::new(has_selinux || xattr::get(source, OsStr::new(LABEL), &mut []).is_ok()))
+    }
+
+    fn note_seen(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Passthrough {
     /// Reads an attribute into `value` and returns its length; with an empty `value` only returns its length.
     ///
     /// # Errors
     /// As getxattr(2) says; but ENODATA for an ACL where the file system has no ACLs. The kernel reads ACLs in path walks, and only
-    /// ENODATA means that there is none: with EOPNOTSUPP every walk fails (`fuse_get_acl`).
+    /// ENODATA means that there is none: with EOPNOTSUPP every walk fails (`fuse_get_acl`). And EOPNOTSUPP for a label that is not there, where
+    /// labels mean nothing ([`LabelUse`]).
     pub fn getxattr(&self, node: NodeId, name: &OsStr, value: &mut [u8]) -> Result<usize> {
-        match xattr::get(&*self.fd(node)?, name, value) {
+        let read = xattr::get(&*self.fd(node)?, name, value);
+        match read {
             Err(Errno::EOPNOTSUPP) if name == ACCESS_ACL || name == DEFAULT_ACL => Err(Errno::ENODATA),
-            read => read,
+            Err(Errno::ENODATA) if name == LABEL && !self.labels.0.load(Ordering::Relaxed) => {
+                Err(Errno::EOPNOTSUPP)
+            }
+            Ok(_) | Err(Errno::ERANGE) if name == LABEL => {
+                self.labels.note_seen();
+                read
+            }
+            _ => read,
         }
     }
 
@@ -96,6 +127,9 @@ impl Passthrough {
         let xattr = XattrOf { file: fd.as_fd(), name };
         if flags & libc::XATTR_CREATE != 0 && self.nodes.journal.begin_or_recover_set_xattr(xattr, value) {
             return Ok(());
+        }
+        if name == LABEL {
+            self.labels.note_seen();
         }
         let set = || xattr::set(&*fd, name, value, flags);
         if name == ACCESS_ACL && Uid::from_raw(caller.uid) != geteuid() {
