@@ -65,7 +65,7 @@ cost_rows() {
             echo Y >$uring
         fi
         mkdir "$fs/$transport"
-        mount_namegate "$fs/$transport" "$lab/$transport" --transport $transport --profile utf8 || return 0
+        mount_namegate "$fs/$transport" "$lab/$transport" --transport $transport --cache timeout || return 0
         places+=("$transport=$lab/$transport=$fs/$transport=$server")
     done
     NAMEGATE_RUNTIME_DIR=$lab/run NAMEGATE_BENCH_PROGRAM=$built "$here/bench-mount" "$lab/scratch" 1 \
