@@ -339,6 +339,8 @@ fn damaged_cut_empty_and_foreign_files_are_clear_errors() {
     refused(&table[..table.len() / 2], "cannot read");
     let last = text[..text.len() - 1].iter().rposition(|&b| b == b'\n').unwrap() + 1;
     refused(&text[..last], "has no summary");
+    let later = String::from_utf8_lossy(&text[last..]).replace("\"version\":1", "\"version\":2");
+    refused(&[&text[..last], later.as_bytes()].concat(), "format version 2 is not supported");
     // Cut where a line ends, beside a whole file: what there is is reported.
     fs::write(&file, &text[..last]).unwrap();
     let output = namegate().arg("report").arg(stored.join("direct.jsonl")).arg(&file).output().unwrap();

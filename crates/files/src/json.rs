@@ -204,11 +204,20 @@ pub const FORMAT_VERSION: u32 = 1;
 /// # Errors
 /// It is another one.
 pub fn known_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    match u32::deserialize(deserializer)? {
-        FORMAT_VERSION => Ok(FORMAT_VERSION),
-        other => Err(de::Error::custom(format_args!(
+    let version = u32::deserialize(deserializer)?;
+    check_version(version).map_err(de::Error::custom)
+}
+
+/// Returns a version that this program reads.
+///
+/// # Errors
+/// A sentence about another one.
+pub fn check_version(version: u32) -> Result<u32, String> {
+    match version {
+        FORMAT_VERSION => Ok(version),
+        other => Err(format!(
             "format version {other} is not supported; this program reads version {FORMAT_VERSION}"
-        ))),
+        )),
     }
 }
 

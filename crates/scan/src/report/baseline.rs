@@ -13,7 +13,7 @@ use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use namegate_core::policy::rule::RuleId;
-use namegate_files::json::{self, Base64, FORMAT_VERSION, TextBytes, TypedObject};
+use namegate_files::json::{self, Base64, TextBytes, TypedObject};
 use namegate_findings::fingerprint::CheckBasis;
 use namegate_findings::location::DirectoryPath;
 use serde::{Deserialize, Serialize};
@@ -211,11 +211,8 @@ fn entry(line: &[u8]) -> Result<Option<(Vec<u8>, RuleId)>, String> {
         Ok(entry) => entry,
         Err(error) => {
             let header: BaselineHeader<'_> = serde_json::from_slice(line).map_err(|_| error.to_string())?;
-            return match (&*header.r#type, header.version) {
-                (HEADER, FORMAT_VERSION) => Ok(None),
-                (HEADER, other) => Err(format!(
-                    "format version {other} is not supported; this program reads version {FORMAT_VERSION}"
-                )),
+            return match &*header.r#type {
+                HEADER => json::check_version(header.version).map(|_| None),
                 _ => Err(error.to_string()),
             };
         }
@@ -286,6 +283,8 @@ mod tests {
         let unknown = mistake("{\"path\":\"a\",\"rule\":\"truncate\"}");
         assert!(unknown.to_string().contains("line 1: unknown rule `truncate`; did you mean `truncated`?"));
         assert!(mistake("{\"path_base64\":\"?\",\"rule\":\"truncated\"}").what.contains("`?` is not base64"));
+        assert!(mistake("{\"type\":\"baseline\",\"version\":2}").what.contains("reads version 1"));
+        assert!(mistake("{\"type\":\"finding\",\"version\":1}").what.contains("missing field `rule`"));
     }
 
     #[test]
