@@ -159,3 +159,20 @@ fn a_forbidden_import_is_found() {
     assert!(!may_import("service", "cli::Options") && !may_import("cli", "doctorx"));
     assert!(may_import("service", "service::serve") && may_import("cli", "doctor::"));
 }
+
+#[test]
+fn packages_without_a_public_api_are_required_in_their_exact_version() {
+    let manifest =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("it is there");
+    let manifest: toml::Table = manifest.parse().expect("it is TOML");
+    let workspace = manifest["workspace"].as_table().expect("a table");
+    let version = workspace["package"]["version"].as_str().expect("a text");
+    for (name, required) in workspace["dependencies"].as_table().expect("a table") {
+        let Some(required) = required.get("version").filter(|_| name.starts_with("namegate-")) else {
+            continue;
+        };
+        let is_public = ["namegate-arrow", "namegate-core", "namegate-findings"].contains(&name.as_str());
+        let expected = if is_public { version.to_owned() } else { format!("={version}") };
+        assert_eq!(required.as_str(), Some(expected.as_str()), "{name}");
+    }
+}

@@ -2,7 +2,7 @@
 class Namegate < Formula
   desc "Finds, fixes and prevents file names that other systems refuse"
   homepage "https://a-seed-809a195f.example/namegate"
-  url "https://a-seed-809a195f.example/namegate/archive/refs/tags/v0.1.0.tar.gz"
+  url "https://a-seed-809a195f.example/namegate/archive/refs/tags/v1.0.0.tar.gz"
   sha256 "0000000000000000000000000000000000000000000000000000000000000000"
   license any_of: ["MIT", "Apache-2.0"]
 

@@ -41,7 +41,7 @@ fn lines(root: &Path) -> Vec<String> {
     let entry = r#""kind":"file""#;
     vec![
         format!(
-            r#"{{"type":"journal","version":1,"namegate":"0.1.0","started":"2026-01-02T03:04:05Z","plan_base64":"L3AuanNvbmw=","plan_bytes":9,"plan_check":"0badcafe","roots":[{{"path_base64":"{path}","inode":{inode}}}],"renames":4,"retargets":1,"at_least":"guess","keep_times":false,"keep_original":false,"cross_file_systems":false}}"#
+            r#"{{"type":"journal","version":1,"namegate":"1.0.0","started":"2026-01-02T03:04:05Z","plan_base64":"L3AuanNvbmw=","plan_bytes":9,"plan_check":"0badcafe","roots":[{{"path_base64":"{path}","inode":{inode}}}],"renames":4,"retargets":1,"at_least":"guess","keep_times":false,"keep_original":false,"cross_file_systems":false}}"#
         ),
         r#"{"type":"batch","number":1,"directories":1,"entries":3}"#.into(),
         format!(

@@ -328,7 +328,7 @@ fn a_hundred_thousand_renames_are_seen_soon_scrolled_without_gaps_and_decided_at
     const COUNT: usize = 100_000;
     let dir = tempfile::tempdir().unwrap();
     let mut plan = String::from(
-        r#"{"type":"plan","version":1,"namegate":"0.1.0","created":"2026-01-01T00:00:00Z","roots":[{"path":"/nowhere","path_base64":"L25vd2hlcmU=","inode":1}],"profiles":["windows"],"policy":"profiles = [\"windows\"]\n","encoding":"auto"}"#,
+        r#"{"type":"plan","version":1,"namegate":"1.0.0","created":"2026-01-01T00:00:00Z","roots":[{"path":"/nowhere","path_base64":"L25vd2hlcmU=","inode":1}],"profiles":["windows"],"policy":"profiles = [\"windows\"]\n","encoding":"auto"}"#,
     );
     for id in 1..=COUNT {
         let (dir, old, new) =
