@@ -101,7 +101,10 @@ impl Place {
     }
 
     fn facts_of(&self, dir: usize, name: &OsStr) -> Option<Facts> {
-        let found = match fstatat(&self.directories[dir], name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        let ask = |_| fstatat(&self.directories[dir], name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        // stat(2) finds the file, and then asks for its attributes. If it is removed in the source in between, the kernel tries once more.
+        let answer = (0..10).map(ask).find(|answer| !matches!(answer, Err(Errno::ESTALE)));
+        let found = match answer.expect("no answer but ESTALE") {
             Err(Errno::ENOENT) => return None,
             found => found.unwrap(),
         };
