@@ -132,8 +132,11 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--as", dest="user", type=int, default=0)
     parser.add_argument("--xattrs", action="store_true")
-    parser.add_argument("options", nargs="*")
-    arguments = parser.parse_args()
+    words = sys.argv[1:] + ["--"]
+    at = words.index("--")
+    arguments = parser.parse_args(words[:at])
+    # What follows is for the mount.
+    options = words[at + 1:-1] or ["--cache=coherent"]
     enter_network_namespace()
     print(f"machine: {platform.system()} {platform.release()}, {os.cpu_count()} processors; load {os.getloadavg()[0]:.1f}", flush=True)
     with Disk("3G") as disk:
@@ -142,7 +145,6 @@ def main():
         make_repository(os.path.join(source, "repository"), arguments.files)
         with socket.create_server(("127.0.0.1", 0)) as any_port:
             port = any_port.getsockname()[1]
-        options = arguments.options or ["--cache=coherent"]
         with Mount(disk, arguments.namegate, source, mnt, [*options, f"--metrics-listen=127.0.0.1:{port}"]), \
                 (Samba({"s": (mnt, {})}) if shutil.which("smbd") else open(os.devnull)) as samba:
             count(arguments, os.path.join(mnt, "repository"), own, getattr(samba, "conf", None), Counter(port))
