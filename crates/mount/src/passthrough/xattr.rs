@@ -64,7 +64,7 @@ impl Passthrough {
     /// # Errors
     /// As getxattr(2) says; but ENODATA for an ACL where the file system has no ACLs. The kernel reads ACLs in path walks, and only
     /// ENODATA means that there is none: with EOPNOTSUPP every walk fails (`fuse_get_acl`). And EOPNOTSUPP for a label that is not there, where
-    /// labels mean nothing ([`LabelUse`]).
+    /// labels mean nothing (`LabelUse`).
     pub fn getxattr(&self, node: NodeId, name: &OsStr, value: &mut [u8]) -> Result<usize> {
         let read = xattr::get(&*self.fd(node)?, name, value);
         match read {
