@@ -45,7 +45,7 @@ fn scans(outputs: &mut Outputs, dir: &Path, tree: &Path) {
     let top = tree.to_str().unwrap();
     outputs.run("scan", [top, "--owners", "--target", "windows,macos,s3"]);
     outputs.run("scan", [top, "--summary-by", "prefix:1,target,rule", "--profile", "windows"]);
-    outputs.run("scan", [top, &dir.join("not-there").to_str().unwrap()[..]]);
+    outputs.run("scan", [top, dir.join("not-there").to_str().unwrap()]);
     outputs.run("check", ["caf\u{e9}", "a?", "con", "--profile", "windows"]);
     let [known, found] = ["known.jsonl", "found.jsonl"].map(|name| dir.join(name));
     let [baseline, file] = [&known, &found].map(|path| path.to_str().unwrap());

@@ -85,8 +85,8 @@ fn control(outputs: &mut Outputs) {
     let list = ask("list");
     outputs.check_command("list", &list);
     assert!(stdout(&list).contains("\"running\""), "{}", stdout(&list));
-    let socket = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path());
-    let socket = socket.filter(|path| path.extension().is_some_and(|end| end == "sock")).next().unwrap();
+    let mut sockets = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path());
+    let socket = sockets.find(|path| path.extension().is_some_and(|end| end == "sock")).unwrap();
     for request in
         [ControlRequest::Status, ControlRequest::Counters, ControlRequest::Metrics, ControlRequest::Reload]
     {
