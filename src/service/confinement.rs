@@ -111,6 +111,12 @@ pub(super) fn keep_for_probing() {
     let _ = set_no_new_privs();
 }
 
+/// Gives up all capabilities in a process that needs none and starts no other process. It continues if this fails.
+pub(super) fn keep_nothing() {
+    let _ = keep(CapabilitySet::default());
+    let _ = set_no_new_privs();
+}
+
 fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     match bound(kept) {
         // Without CAP_SETPCAP. The bounding set only affects programs that this process starts, and it starts none.

@@ -1,6 +1,7 @@
 //! Serves a mount, or runs a watch, as a service: signals, control socket, health checks, service manager and confinement.
 
 pub mod confinement;
+mod connection_aborter;
 pub mod control;
 pub mod detach;
 #[cfg(feature = "guard")]

@@ -9,7 +9,7 @@ use namegate_core::gate::Gate;
 use namegate_core::name::display::{display, shown};
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
-use namegate_mount::{Options, ServeConfig, SourceRequirements};
+use namegate_mount::{ConnectionAborter, Options, ServeConfig, SourceRequirements};
 use namegate_settings::{CacheMode, ConfigFile, LockKeeping, MountSettings, Transport};
 use namegate_telemetry::audit::{self, AuditLog};
 use namegate_telemetry::metrics::{Metrics, OutletSettings};
@@ -84,8 +84,8 @@ impl MountConfig {
         Ok(())
     }
 
-    /// The mount options.
-    pub fn options(&self) -> Options {
+    /// The mount options. `aborter` ends the connection with the kernel if the server dies.
+    pub fn options(&self, aborter: Option<Arc<dyn ConnectionAborter>>) -> Options {
         Options {
             fsname: self.settings.fsname.clone(),
             flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
@@ -95,7 +95,9 @@ impl MountConfig {
             locks: self.settings.locks(),
             export: self.settings.export(),
             idmap: self.settings.idmap(),
-            coherent: self.coherent(),
+            coherent: self.coherent().map_err(str::to_owned).and_then(|()| {
+                aborter.ok_or_else(|| "nothing would end the connection if the server died".into())
+            }),
             require: SourceRequirements {
                 mount_point: self.settings.require_mount_point(),
                 marker: self.settings.require_marker.clone(),
@@ -105,9 +107,16 @@ impl MountConfig {
     }
 
     /// Whether caches are to be kept until the source changes; otherwise why not.
-    fn coherent(&self) -> Result<(), &'static str> {
+    pub(super) fn coherent(&self) -> Result<(), &'static str> {
         if self.settings.cache() == CacheMode::Timeout {
             return Err("as configured");
+        }
+        if self.settings.survive() {
+            // Its successor does not know which names the kernel has.
+            return Err("the mount survives its server");
+        }
+        if !geteuid().is_root() {
+            return Err("the server may not listen for changes (CAP_SYS_ADMIN)");
         }
         // The server changes these files for itself, and such changes by the server count as those of clients.
         let is_inside = |file: &PathBuf| {

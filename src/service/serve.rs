@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
-use namegate_mount::{EndOfService, Mounted, ServeConfig};
+use namegate_mount::{ConnectionAborter, EndOfService, Mounted, ServeConfig};
 use namegate_scan::report::layout::counted;
 use namegate_settings::MountSettings;
 use namegate_survive::{
@@ -85,7 +85,7 @@ fn serve_after(
     let recent = Arc::new(RecentRefusals::default());
     let audit = AuditSettings { recent: recent.clone(), ..config.open_audit(metrics.clone())? };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
-    let mounted = mount(&config, held.as_ref(), audit)?;
+    let mounted = mount(&config, held.as_ref(), audit, supervision.aborter())?;
     let _outlets = outlets.start().map_err(ServeError::new)?;
     if let Some(ready) = start.ready {
         ready.detach().map_err(cannot("go into the background"))?;
@@ -191,6 +191,7 @@ fn mount(
     config: &MountConfig,
     held: Option<&HeldServer>,
     audit: AuditSettings,
+    aborter: Option<Arc<dyn ConnectionAborter>>,
 ) -> Result<Mounted, ServeError> {
     if let Some(held) = held.filter(|held| held.has_mount()) {
         let ServeConfig { gate, settings } = config.serve.clone();
@@ -202,7 +203,7 @@ fn mount(
         check_encoding(&serve.gate).unwrap_or_else(|why| log::error!("{why}; nothing is encoded"));
         return namegate_mount::resume(left, serve, audit).map_err(ServeError::new);
     }
-    let mut options = config.options();
+    let mut options = config.options(aborter);
     if let Some(held) = held {
         let record = config.settings.record();
         held.state.set_request(&mount_request(config), &record).map_err(ServeError::new)?;
@@ -322,7 +323,7 @@ pub fn check(mut settings: MountSettings) -> Result<(), ServeError> {
     let (ends, ended) = mpsc::channel();
     let checking = move || {
         // The receiver has ended only if it took too long.
-        let _ = ends.send(namegate_mount::check(&config.source, &config.mountpoint, &config.options()));
+        let _ = ends.send(namegate_mount::check(&config.source, &config.mountpoint, &config.options(None)));
     };
     let started = thread::Builder::new().name("check".into()).spawn(checking);
     started.map_err(cannot("check the source"))?;

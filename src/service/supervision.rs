@@ -1,6 +1,11 @@
 //! Supervision of a mount: reports to the service manager, and gives up privileges that serving does not need.
 
+use std::sync::Arc;
+
+use namegate_mount::ConnectionAborter;
+
 use super::confinement::{Confinement, confine, give_up, raise_open_files};
+use super::connection_aborter::AbortProcess;
 use super::health::{Patient, Prober, Pulse};
 use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
@@ -11,6 +16,7 @@ use super::serve_error::{ServeError, cannot};
 pub(super) struct Supervision {
     manager: ServiceManager,
     prober: Option<Prober>,
+    aborter: Option<Arc<dyn ConnectionAborter>>,
     is_confined: bool,
 }
 
@@ -21,6 +27,9 @@ impl Supervision {
         let is_confined = config.settings.sandbox();
         let prober = manager.is_there().then(|| Prober::start(&config.mountpoint)).transpose();
         let prober = prober.map_err(cannot("start the health check process"))?;
+        let aborter = config.coherent().is_ok().then(AbortProcess::start).transpose();
+        let aborter =
+            aborter.map_err(cannot("start the process that ends the connection if the server dies"))?;
         if is_confined {
             give_up(config.must_see_calls()).map_err(|error| {
                 ServeError::new(format!(
@@ -28,7 +37,13 @@ impl Supervision {
                 ))
             })?;
         }
-        Ok(Self { manager, prober, is_confined })
+        let aborter = aborter.map(|aborter| Arc::new(aborter) as Arc<dyn ConnectionAborter>);
+        Ok(Self { manager, prober, aborter, is_confined })
+    }
+
+    /// What ends the connection with the kernel if the server dies.
+    pub(super) fn aborter(&self) -> Option<Arc<dyn ConnectionAborter>> {
+        self.aborter.clone()
     }
 
     /// Call this when the mount is live: confines the server, and reports its status to the service manager from the first

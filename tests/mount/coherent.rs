@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -354,4 +355,43 @@ fn where_changes_are_not_reported_the_timeouts_hold_and_the_status_says_why() {
     let args = ["--cache", "coherent", "--metrics-textfile", metrics.to_str().unwrap()];
     let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
     assert!(why(&mounted).contains("metrics"));
+}
+
+/// Creates and removes files in a directory until that fails.
+fn change_until_it_fails(directory: &Path) -> Child {
+    let work = "i=0; while :; do i=$(((i + 1) % 20)); : > $i || exit 0; rm $i || [ ! -e $i ] || exit 0; ls > /dev/null || exit 0; done";
+    let mut command = Command::new("sh");
+    command.args(["-c", work]).current_dir(directory).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn clients_of_a_killed_server_do_not_hang() {
+    // A thread of the server that drops a name waits for the clients in the directory.
+    for round in 0..8 {
+        let Some((mut mounted, _)) = coherent(&[]) else { return };
+        let (there, here) = (mounted.backing().join("dir"), mounted.mnt().join("dir"));
+        fs::create_dir(&there).unwrap();
+        let mut beside = change_until_it_fails(&there);
+        let mut clients = [(); 3].map(|()| change_until_it_fails(&here));
+        sleep(Duration::from_millis(300 + 50 * round));
+        mounted.signal(Signal::SIGKILL);
+        let have_ended =
+            |clients: &mut [Child]| clients.iter_mut().all(|client| client.try_wait().unwrap().is_some());
+        let begin = Instant::now();
+        while !have_ended(&mut clients) && begin.elapsed() < Duration::from_secs(20) {
+            sleep(Duration::from_millis(20));
+        }
+        let hang = !have_ended(&mut clients);
+        if hang {
+            // Otherwise they would stay for ever.
+            let _ = umount2(&mounted.mnt(), MntFlags::MNT_FORCE);
+        }
+        beside.kill().unwrap();
+        beside.wait().unwrap();
+        for client in &mut clients {
+            client.wait().unwrap();
+        }
+        assert!(!hang, "round {round}");
+        mounted.ended();
+    }
 }

@@ -58,7 +58,7 @@ pub use journal::{HandedOn, LeftMount, MountJournal, MountRecord};
 pub use mount::{check, mount, resume};
 pub use mounted::{EndOfService, Handle, Mounted};
 pub use mountpoint::{detach, detach_dead, is_mounted};
-pub use options::Options;
+pub use options::{ConnectionAborter, Options};
 pub use serve_config::ServeConfig;
 pub use source::SourceRequirements;
 pub use wanted::MAX_TRANSFER;

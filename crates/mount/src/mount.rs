@@ -109,17 +109,24 @@ pub fn mount(
     log::info!("mounted");
     core.server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
-    listen(&core, options, &canonical_source);
+    listen(&core, options, &canonical_source, attachment.device_number());
     Ok(Mounted::new(session, attachment, core, &target))
 }
 
 /// Listens for direct changes in the source, where that is asked for and possible. Otherwise caches expire.
-fn listen(core: &RequestCore, options: &Options, source: &Path) {
+///
+/// `device` is the device number of the mount, as the mount table has it.
+fn listen(core: &RequestCore, options: &Options, source: &Path, device: Option<&str>) {
     let server = &core.server;
     let begin = || {
-        options.coherent?;
+        let aborter = options.coherent.as_ref().map_err(String::clone)?;
         why_not(core, options).map_or(Ok(()), Err)?;
         let listener = ChangeListener::new(server.tree.root(), source)?;
+        let connection = device.and_then(|device| device.split_once(':')?.1.parse().ok());
+        connection
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+            .and_then(|connection| aborter.abort_on_death(connection))
+            .map_err(|error| format!("nothing could end the connection if the server died: {error}"))?;
         listener.start(server).map_err(|error| format!("no thread: {error}"))
     };
     match begin() {
@@ -137,10 +144,6 @@ fn why_not(core: &RequestCore, options: &Options) -> Option<&'static str> {
     const EXPIRES_NAMES: (u32, u32, u32) = (6, 2, 0);
     if options.transport == Transport::Fuser {
         return Some("the transport is fuser");
-    }
-    // Its successor does not know which names the kernel has.
-    if options.journal.is_recording() {
-        return Some("the mount survives its server");
     }
     if release::running() < Some(EXPIRES_NAMES) {
         return Some("this kernel is older than Linux 6.2");

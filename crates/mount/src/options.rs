@@ -1,6 +1,9 @@
 //! Mount options, and their form for the kernel and for fusermount3.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use namegate_settings::{LockKeeping, Transport};
 use namegate_wire::NoJournal;
@@ -30,11 +33,21 @@ pub struct Options {
     /// The mount may be mounted elsewhere with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP).
     pub idmap: bool,
     /// Names and attributes are cached until they change, if changes of the source are reported. Otherwise why not.
-    pub coherent: Result<(), &'static str>,
+    pub coherent: Result<Arc<dyn ConnectionAborter>, String>,
     /// What the source must be.
     pub require: SourceRequirements,
     /// What a successor of this process takes over.
     pub journal: &'static dyn MountJournal,
+}
+
+/// Ends the connection with the kernel if this process dies. Without that, clients could hang for ever: a thread that has the kernel drop names
+/// may wait for a client that waits for this process.
+pub trait ConnectionAborter: fmt::Debug + Send + Sync {
+    /// From now on the death of this process ends the connection with this number, which is the minor number of the mount's device.
+    ///
+    /// # Errors
+    /// It cannot be ended from outside.
+    fn abort_on_death(&self, connection: u32) -> io::Result<()>;
 }
 
 impl Default for Options {
@@ -48,7 +61,7 @@ impl Default for Options {
             locks: LockKeeping::default(),
             export: false,
             idmap: false,
-            coherent: Err("as configured"),
+            coherent: Err("as configured".into()),
             require: SourceRequirements::default(),
             journal: &NoJournal,
         }

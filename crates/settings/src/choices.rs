@@ -47,9 +47,9 @@ pub enum LockKeeping {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
     /// When they change, where the source reports that; otherwise as `Timeout`.
+    #[default]
     Coherent,
     /// After their timeouts.
-    #[default]
     Timeout,
 }
 

@@ -1,5 +1,6 @@
-//! open_tree(2) and move_mount(2), which neither std nor nix wraps.
+//! open_tree(2), fsmount(2) and move_mount(2), which neither std nor nix wraps.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use nix::NixPath;
@@ -21,6 +22,31 @@ pub fn clone_tree<P: ?Sized + NixPath>(path: &P, recursive: bool) -> Result<Owne
     let fd = path.with_nix_path(|path| call(path.as_ptr()))??;
     // SAFETY: the call has just opened the descriptor, and descriptors fit an int.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Mounts a file system that needs no device, attached nowhere. Returns its root; the mount disappears with what is open in it.
+///
+/// # Errors
+/// ENOSYS before Linux 5.2; EPERM without permission to mount; ENODEV if the kernel has no such file system.
+pub fn mount_nowhere(file_system: &CStr) -> Result<OwnedFd, Errno> {
+    const CLOSE_ON_EXEC: libc::c_uint = 1;
+    /// `FSCONFIG_CMD_CREATE` of linux/mount.h.
+    const CREATE: libc::c_uint = 6;
+    let (no_key, no_value) = (std::ptr::null::<libc::c_char>(), std::ptr::null::<libc::c_void>());
+    // SAFETY: the name ends with a NUL and outlives the call, which only reads it. The descriptor is new, and fits an int.
+    let context = unsafe {
+        let fd = libc::syscall(libc::SYS_fsopen, file_system.as_ptr(), CLOSE_ON_EXEC);
+        OwnedFd::from_raw_fd(Errno::result(fd)? as i32)
+    };
+    // SAFETY: the command has neither key nor value.
+    let created =
+        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CREATE, no_key, no_value, 0) };
+    Errno::result(created)?;
+    // SAFETY: the call touches no memory; its descriptor is new, and fits an int.
+    Ok(unsafe {
+        let fd = libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOSE_ON_EXEC, 0);
+        OwnedFd::from_raw_fd(Errno::result(fd)? as i32)
+    })
 }
 
 /// Sets noatime on the mounts of `tree`: reading through them does not update access times. See mount_setattr(2).

@@ -103,7 +103,7 @@ impl Helper {
         if self.fake {
             return Ok(ExitStatus::Clean);
         }
-        if is_mounted(&config.source, &config.mountpoint, &config.options()) {
+        if is_mounted(&config.source, &config.mountpoint, &config.options(None)) {
             log::info!("it is mounted already");
             return Ok(ExitStatus::Clean);
         }

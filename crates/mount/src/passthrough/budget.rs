@@ -92,7 +92,7 @@ impl Budget {
         let mut by_user = self.by_user.lock();
         let held = by_user.get(&uid).copied().unwrap_or_default();
         let is_free = || held < self.free();
-        if !is_free() || self.charges.fetch_add(1, Ordering::Relaxed) % CHARGES_PER_READING == 0 {
+        if !is_free() || self.charges.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHARGES_PER_READING) {
             self.read_limit();
         }
         if !is_free() {

@@ -1,7 +1,7 @@
 //! The threads that serve requests: a few that answer at once, and a pool for requests that may take long.
 //!
-//! A file server has as many reading threads as its clients keep busy, at most as many as there are processors; more would only wake each
-//! other up. A request that blocks a reading thread blocks all clients. So:
+//! A file server has about as many reading threads as processors; more would only wake each other up. A request that blocks a
+//! reading thread blocks all clients. So:
 //!
 //! - Requests that are known to take long, and all requests to another file system below the source, leave the reading
 //!   thread at once and go to the [pool](WorkerPool). The transport decides which requests these are.
