@@ -93,6 +93,15 @@ impl ChangeListener {
     }
 }
 
+/// Who has made the events that were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum EventsBy {
+    Nobody,
+    /// The server: it need not be woken for each of them.
+    Itself,
+    Others,
+}
+
 /// What changed, by one batch of events.
 #[derive(Debug, Default)]
 struct Changed {
@@ -133,7 +142,7 @@ impl Listening {
         let mut buffer = vec![0; 64 << 10];
         let mut budget = TimeBudget::new();
         while let Some(server) = self.wait() {
-            let read_any = self.read_events(&server, &mut buffer);
+            let events = self.read_events(&server, &mut buffer);
             self.drop_again(&server);
             if server.coherence.given.lock().is_full() {
                 self.drop_all(&server);
@@ -143,8 +152,10 @@ impl Listening {
                 budget = TimeBudget::new();
             }
             drop(server);
-            if read_any && !budget.has_credit() {
-                thread::sleep(BATCH);
+            match events {
+                EventsBy::Others if budget.has_credit() => {}
+                EventsBy::Nobody => {}
+                EventsBy::Others | EventsBy::Itself => thread::sleep(BATCH),
             }
         }
     }
@@ -175,21 +186,25 @@ impl Listening {
         Some(server)
     }
 
-    /// Reads what has been reported, one buffer of each group at most. Returns whether there was anything.
-    fn read_events(&mut self, server: &Server, buffer: &mut [u8]) -> bool {
-        let mut read_any = false;
+    /// Reads what has been reported, one buffer of each group at most.
+    fn read_events(&mut self, server: &Server, buffer: &mut [u8]) -> EventsBy {
+        let mut all = EventsBy::Nobody;
         for is_open in [false, true] {
             let group = if is_open { self.hears.opens.as_fd() } else { self.hears.changes.as_fd() };
             let len = read_some(group, buffer);
             if len == 0 {
                 continue;
             }
-            read_any = true;
             let parsed: Vec<_> = events(&buffer[..len]).collect();
+            let is_own = |event: &Result<FanotifyEvent<'_>, _>| {
+                event.as_ref().is_ok_and(|event| event.pid == self.own)
+            };
+            let by = if parsed.iter().all(is_own) { EventsBy::Itself } else { EventsBy::Others };
             // Before it is looked up who knows the files: see the proof.
-            if parsed.iter().any(|event| event.as_ref().map_or(true, |event| event.pid != self.own)) {
+            if by == EventsBy::Others {
                 server.coherence.count_batch();
             }
+            all = all.max(by);
             let mut changed = Changed::default();
             for event in parsed {
                 match event {
@@ -219,7 +234,7 @@ impl Listening {
                 self.moved.clear();
             }
         }
-        read_any
+        all
     }
 
     /// Has the kernel drop the names to which the server has renamed, while names of others' changes are being dropped.
