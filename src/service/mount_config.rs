@@ -95,9 +95,8 @@ impl MountConfig {
             locks: self.settings.locks(),
             export: self.settings.export(),
             idmap: self.settings.idmap(),
-            coherent: self.coherent().map_err(str::to_owned).and_then(|()| {
-                aborter.ok_or_else(|| "nothing would end the connection if the server died".into())
-            }),
+            coherent: self.coherent(),
+            aborter,
             require: SourceRequirements {
                 mount_point: self.settings.require_mount_point(),
                 marker: self.settings.require_marker.clone(),
@@ -106,17 +105,21 @@ impl MountConfig {
         }
     }
 
+    /// Whether something must end the connection with the kernel if the server dies, and can: names are to be dropped from its cache, and the mount
+    /// does not go on with another server.
+    pub(super) fn needs_aborter(&self) -> bool {
+        let drops_names = self.coherent().is_ok() || self.serve.gate.knows_spellings();
+        drops_names && !self.settings.survive() && geteuid().is_root()
+    }
+
     /// Whether caches are to be kept until the source changes; otherwise why not.
-    pub(super) fn coherent(&self) -> Result<(), &'static str> {
+    fn coherent(&self) -> Result<(), &'static str> {
         if self.settings.cache() == CacheMode::Timeout {
             return Err("as configured");
         }
         if self.settings.survive() {
             // Its successor does not know which names the kernel has.
             return Err("the mount survives its server");
-        }
-        if !geteuid().is_root() {
-            return Err("the server may not listen for changes (CAP_SYS_ADMIN)");
         }
         // The server changes these files for itself, and such changes by the server count as those of clients.
         let is_inside = |file: &PathBuf| {

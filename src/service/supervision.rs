@@ -27,7 +27,7 @@ impl Supervision {
         let is_confined = config.settings.sandbox();
         let prober = manager.is_there().then(|| Prober::start(&config.mountpoint)).transpose();
         let prober = prober.map_err(cannot("start the health check process"))?;
-        let aborter = config.coherent().is_ok().then(AbortProcess::start).transpose();
+        let aborter = config.needs_aborter().then(AbortProcess::start).transpose();
         let aborter =
             aborter.map_err(cannot("start the process that ends the connection if the server dies"))?;
         if is_confined {

@@ -7,6 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use namegate_sys::iflags;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, RenameFlags, openat};
 use nix::sys::signal::Signal;
@@ -210,4 +211,31 @@ fn the_log_says_where_twins_are_listed() {
     mounted.signal(Signal::SIGTERM);
     let (status, said) = mounted.ended();
     assert_eq!((status.code(), said.matches("--profile windows` lists").count()), (Some(0), 1), "{said}");
+}
+
+#[test]
+fn directories_say_that_they_ignore_case_and_their_flags_can_be_set() {
+    // linux/fs.h
+    const CASEFOLD: u32 = 0x4000_0000;
+    const NODUMP: u32 = 0x40;
+    let Some(mounted) = mounted() else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    fs::create_dir(mnt.join("dir")).unwrap();
+    fs::write(mnt.join("file"), "").unwrap();
+    let flags = |path: &Path| iflags::get(File::open(path).unwrap());
+    let Ok(stored) = flags(&backing.join("dir")) else {
+        println!("SKIPPED: files in the temporary directory have no flags");
+        return;
+    };
+    assert_eq!(flags(&mnt.join("dir")), Ok(stored | CASEFOLD));
+    assert_eq!(flags(&mnt.join("file")), flags(&backing.join("file")));
+    // As chattr(1) does: what was read, and one more.
+    iflags::set(File::open(mnt.join("dir")).unwrap(), stored | CASEFOLD | NODUMP).unwrap();
+    assert_eq!(flags(&backing.join("dir")), Ok(stored | NODUMP));
+    assert_eq!(flags(&mnt.join("dir")), Ok(stored | CASEFOLD | NODUMP));
+    // What the kernel does not know in it, it refuses to set.
+    let dir = File::open(mnt.join("dir")).unwrap();
+    let extended = iflags::get_extended(&dir).unwrap();
+    iflags::set_extended(&dir, &extended).unwrap();
+    assert_eq!(flags(&backing.join("dir")), Ok(stored | NODUMP));
 }

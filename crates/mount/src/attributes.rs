@@ -169,7 +169,8 @@ impl RequestCore {
             false => OpenNode::File(Fh(arg.fh)),
         };
         self.serve(Op::Ioctl, &caller, self.weight_of(node), move |serving| {
-            match serving.core.server.tree.ioctl(&caller, open, command, &data) {
+            let ignores_case = serving.server.config.serve.gate.ignores_case();
+            match serving.core.server.tree.ioctl(&caller, open, command, &data, ignores_case) {
                 Ok(output) => {
                     if output.is_empty() {
                         // The ioctl has set flags, which also sets the change time, and the kernel does not know that.

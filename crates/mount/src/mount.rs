@@ -3,6 +3,7 @@
 //! The source is opened before anything is mounted, so that a mount over the source itself serves the directory that it
 //! covers.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -118,15 +119,18 @@ pub fn mount(
 /// `device` is the device number of the mount, as the mount table has it.
 fn listen(core: &RequestCore, options: &Options, source: &Path, device: Option<&str>) {
     let server = &core.server;
+    let guard = || guard(options, device);
+    // An own name is dropped when another spelling is used, whatever becomes of coherence.
+    let has_spellings = server.active_config().equivalence.is_some();
+    let guarded = has_spellings.then(guard);
+    if let Some(Ok(())) = guarded {
+        server.pruning.note_guarded();
+    }
     let begin = || {
-        let aborter = options.coherent.as_ref().map_err(String::clone)?;
+        options.coherent?;
         why_not(core, options).map_or(Ok(()), Err)?;
         let listener = ChangeListener::new(server.tree.root(), source)?;
-        let connection = device.and_then(|device| device.split_once(':')?.1.parse().ok());
-        connection
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
-            .and_then(|connection| aborter.abort_on_death(connection))
-            .map_err(|error| format!("nothing could end the connection if the server died: {error}"))?;
+        guarded.unwrap_or_else(guard)?;
         listener.start(server).map_err(|error| format!("no thread: {error}"))
     };
     match begin() {
@@ -136,6 +140,14 @@ fn listen(core: &RequestCore, options: &Options, source: &Path, device: Option<&
             server.coherence.set_status(Some(why));
         }
     }
+}
+
+/// Has the connection end if this process dies.
+fn guard(options: &Options, device: Option<&str>) -> Result<(), String> {
+    let why = |why: &dyn fmt::Display| format!("nothing could end the connection if the server died: {why}");
+    let aborter = options.aborter.as_ref().ok_or_else(|| why(&"no process does that"))?;
+    let connection = device.and_then(|device| device.split_once(':')?.1.parse().ok());
+    aborter.abort_on_death(connection.ok_or_else(|| why(&"it has no number"))?).map_err(|error| why(&error))
 }
 
 /// Why a mount with these options cannot drop from its caches what changes.

@@ -33,7 +33,10 @@ pub struct Options {
     /// The mount may be mounted elsewhere with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP).
     pub idmap: bool,
     /// Names and attributes are cached until they change, if changes of the source are reported. Otherwise why not.
-    pub coherent: Result<Arc<dyn ConnectionAborter>, String>,
+    pub coherent: Result<(), &'static str>,
+    /// What ends the connection if this process dies. Without it the kernel is made to drop no names in use, and nothing is cached for which that
+    /// is needed.
+    pub aborter: Option<Arc<dyn ConnectionAborter>>,
     /// What the source must be.
     pub require: SourceRequirements,
     /// What a successor of this process takes over.
@@ -61,7 +64,8 @@ impl Default for Options {
             locks: LockKeeping::default(),
             export: false,
             idmap: false,
-            coherent: Err("as configured".into()),
+            coherent: Err("as configured"),
+            aborter: None,
             require: SourceRequirements::default(),
             journal: &NoJournal,
         }

@@ -71,12 +71,13 @@ impl ConfiguredServer<'_> {
         if self.config.equivalence.is_none() || is_own() { UsedName::Own } else { UsedName::Other }
     }
 
-    /// Whether the kernel must not cache the entry `stored` under `name`: it is not shown so, or is one of the
-    /// [`UncachedNames`](super::spelling).
+    /// Whether the kernel must not cache the entry `stored` under `name`: it is not shown so, is one of the
+    /// [`UncachedNames`](super::spelling), or has other spellings and could not be dropped.
     pub(super) fn is_uncached(&self, parent: NodeId, stored: &Admitted<'_>, name: &OsStr) -> bool {
         self.config.equivalence.is_some()
             && (self.used_name(stored, name) != UsedName::Own
-                || self.uncached.contains(NameHash::new(parent, stored.key())))
+                || self.uncached.contains(NameHash::new(parent, stored.key()))
+                || self.config.is_ambiguous(name) && !self.can_drop_names())
     }
 
     /// Makes the entry one of the [`UncachedNames`](super::spelling); returns whether it was none.

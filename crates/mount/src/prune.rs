@@ -10,6 +10,7 @@
 //! The same is done for the own name of an entry when a client uses another spelling of it ([`crate::spelling`]).
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
@@ -22,6 +23,9 @@ use crate::passthrough::NodeId;
 pub(super) struct Pruning {
     /// Whether the kernel supports the message.
     is_supported: OnceLock<bool>,
+    /// Whether the connection ends if this process dies. Otherwise no name in use may be dropped: the thread that waits for the clients in
+    /// its directory would keep the process, and with it the connection, and the clients would wait for ever.
+    is_guarded: AtomicBool,
     /// Queue of the thread that sends what waits for other requests.
     forcing: OnceLock<Option<SyncSender<ForcedDrop>>>,
 }
@@ -34,9 +38,21 @@ enum ForcedDrop {
     Name(NodeId, OsString),
 }
 
+impl Pruning {
+    /// From now on the connection ends if this process dies.
+    pub(super) fn note_guarded(&self) {
+        self.is_guarded.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Server {
+    /// Whether a name can be dropped that is in use.
+    pub(super) fn can_drop_names(&self) -> bool {
+        self.pruning.is_guarded.load(Ordering::Relaxed) && self.can_prune()
+    }
+
     /// Whether the kernel drops names that are not in use at once.
-    pub(super) fn can_prune(&self) -> bool {
+    fn can_prune(&self) -> bool {
         let Some(notifier) = self.notifier() else { return false };
         *self.pruning.is_supported.get_or_init(|| notifier.prune(&[]).is_ok())
     }
@@ -63,7 +79,7 @@ impl Server {
     /// Makes the kernel forget the name `shown` of `parent`, which leads to `node`: at once unless it is in use, and then as soon as
     /// the directory is not locked. If too many are in use at once, some stay until their timeouts.
     pub(super) fn drop_name(self: &Arc<Self>, parent: NodeId, shown: OsString, node: NodeId) {
-        if self.prune(&[node]) {
+        if self.can_drop_names() && self.prune(&[node]) {
             self.force(ForcedDrop::Name(parent, shown));
         }
     }

@@ -191,7 +191,8 @@ impl ConfiguredServer<'_> {
             let admitted = self.config.serve.gate.admit(Intent::Address, name);
             admitted.is_ok_and(|admitted| self.uncached.contains(NameHash::new(parent, admitted.key())))
         };
-        (!self.config.is_ambiguous(name) || self.can_prune()) && !(self.uncached.is_used() && is_uncached())
+        (!self.config.is_ambiguous(name) || self.can_drop_names())
+            && !(self.uncached.is_used() && is_uncached())
     }
 
     /// Checks a name that refers to an entry and creates none.

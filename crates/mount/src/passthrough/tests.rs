@@ -444,7 +444,8 @@ fn of_all_ioctl_requests_those_about_flags_are_known() {
     let (_, fh) = t.create("file", libc::O_RDWR).unwrap();
     let (dir, _) = t.tree.opendir(NodeId::ROOT, 0).unwrap();
     for open in [OpenNode::File(fh), OpenNode::Dir(dir)] {
-        let ask = |command: libc::Ioctl, data: &[u8]| t.tree.ioctl(&myself(), open, command as u32, data);
+        let ask =
+            |command: libc::Ioctl, data: &[u8]| t.tree.ioctl(&myself(), open, command as u32, data, false);
         for command in [libc::FIONREAD, libc::FICLONE, libc::FS_IOC_GETVERSION, 0] {
             assert_eq!(ask(command, &[0; 8]), Err(Errno::ENOTTY), "{command:x}");
         }
@@ -455,7 +456,7 @@ fn of_all_ioctl_requests_those_about_flags_are_known() {
         }
     }
     t.tree.release(fh);
-    let closed = t.tree.ioctl(&myself(), OpenNode::File(fh), libc::FS_IOC_GETFLAGS as u32, &[]);
+    let closed = t.tree.ioctl(&myself(), OpenNode::File(fh), libc::FS_IOC_GETFLAGS as u32, &[], false);
     assert_eq!(closed, Err(Errno::EBADF));
 }
 
