@@ -39,6 +39,14 @@ fn mount(args: &[&str], transport: &str) -> TestMount {
 }
 
 #[test]
+fn caches_expire_over_rings_and_the_status_says_why() {
+    let Some(mounted) = over_rings(&["--cache", "coherent"]) else { return };
+    let cache = &status(&mounted)["cache"];
+    assert_eq!(cache["kind"], "timeout");
+    assert!(cache["why_not"].as_str().unwrap().contains("io_uring"), "{cache}");
+}
+
+#[test]
 fn the_doctor_measures_what_io_uring_brings_and_leaves_nothing_behind() {
     if !can_mount() {
         return;

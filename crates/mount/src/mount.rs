@@ -66,6 +66,7 @@ pub fn mount(
     };
 
     let rings = start_rings(options).map_err(Error::Rings)?;
+    let has_rings = rings.is_some();
 
     prepare_process();
     let no_export = |errno| Error::Export(source.into(), errno);
@@ -110,19 +111,17 @@ pub fn mount(
     log::info!("mounted");
     core.server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
-    listen(&core, options, &canonical_source, attachment.device_number());
+    listen(&core, options, &canonical_source, || guard(options, attachment.device_number(), has_rings));
     Ok(Mounted::new(session, attachment, core, &target))
 }
 
-/// Listens for direct changes in the source, where that is asked for and possible. Otherwise caches expire.
-///
-/// `device` is the device number of the mount, as the mount table has it.
-fn listen(core: &RequestCore, options: &Options, source: &Path, device: Option<&str>) {
+/// Listens for direct changes in the source, where that is asked for and possible. Otherwise caches expire. `guard` has the connection end if
+/// this process dies.
+fn listen(core: &RequestCore, options: &Options, source: &Path, guard: impl Fn() -> Result<(), String>) {
     let server = &core.server;
-    let guard = || guard(options, device);
     // An own name is dropped when another spelling is used, whatever becomes of coherence.
     let has_spellings = server.active_config().equivalence.is_some();
-    let guarded = has_spellings.then(guard);
+    let guarded = has_spellings.then(&guard);
     if let Some(Ok(())) = guarded {
         server.pruning.note_guarded();
     }
@@ -142,9 +141,14 @@ fn listen(core: &RequestCore, options: &Options, source: &Path, device: Option<&
     }
 }
 
-/// Has the connection end if this process dies.
-fn guard(options: &Options, device: Option<&str>) -> Result<(), String> {
+/// Has the connection end if this process dies. `device` is the device number of the mount, as the mount table has it.
+fn guard(options: &Options, device: Option<&str>, has_rings: bool) -> Result<(), String> {
     let why = |why: &dyn fmt::Display| format!("nothing could end the connection if the server died: {why}");
+    if has_rings {
+        // The kernel ends a request that it has given to a ring only with the ring (`FRRS_FUSE_REQ`, fs/fuse/dev_uring.c), which lives as long
+        // as a thread of the process.
+        return Err(why(&"the transport is io_uring"));
+    }
     let aborter = options.aborter.as_ref().ok_or_else(|| why(&"no process does that"))?;
     let connection = device.and_then(|device| device.split_once(':')?.1.parse().ok());
     aborter.abort_on_death(connection.ok_or_else(|| why(&"it has no number"))?).map_err(|error| why(&error))
