@@ -6,7 +6,7 @@
 //! client waits for ever. So another process must end the connection. It is told when the main thread of the server ends (PR_SET_PDEATHSIG):
 //! that thread drops no names. It holds nothing that keeps the connection, nor its mount.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,9 +18,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use namegate_mount::ConnectionAborter;
-use namegate_sys::process::{close_all_but, fork};
+use namegate_sys::process::{close_all_but, fork, has_main_thread_ended};
 use namegate_sys::tree::mount_nowhere;
-use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::waitpid;
@@ -125,17 +124,10 @@ fn has_ended(process: u32) -> bool {
     // The signal comes a moment before the state. Anybody with the right may send one, too.
     const MOMENT: Duration = Duration::from_millis(10);
     (0..100).any(|_| {
-        let is_over = match fs::read(format!("/proc/{process}/stat")) {
-            Ok(stat) => {
-                let end = stat.iter().rposition(|&byte| byte == b')').unwrap_or_default();
-                matches!(stat.get(end + 2), Some(b'Z' | b'X'))
-            }
-            Err(error) => error.raw_os_error() != Some(Errno::EINTR as i32),
-        };
-        if !is_over {
+        has_main_thread_ended(process) || {
             sleep(MOMENT);
+            false
         }
-        is_over
     })
 }
 

@@ -18,6 +18,7 @@ use namegate_testkit::random::Random;
 use namegate_testkit::wait_until;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::Signal;
+use tempfile::TempDir;
 
 use crate::control::status;
 use crate::names::listed;
@@ -36,6 +37,11 @@ pub fn coherent(args: &[&str]) -> Option<(TestMount, u16)> {
     let dir = prepare();
     let backing = dir.path().join("backing");
     mount(Some("backing"), &backing, Some("tmpfs"), MsFlags::empty(), Some("mode=777")).unwrap();
+    coherent_of(dir, args)
+}
+
+/// A mount of the directory `backing` in `dir`; `None`, after a message, if it is not coherent here.
+pub fn coherent_of(dir: TempDir, args: &[&str]) -> Option<(TestMount, u16)> {
     let port = free_port();
     let listen = ["--cache", "coherent", "--metrics-listen", &port.to_string()];
     let args = [&listen[..], args].concat();

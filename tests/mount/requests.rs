@@ -8,14 +8,13 @@ use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use namegate_testkit::metrics::{free_port, scraped};
+use namegate_testkit::metrics::scraped;
 use namegate_testkit::mounted::{TestMount, can_mount, prepare};
 use namegate_testkit::wait_until;
 use nix::errno::Errno;
 
 use crate::acls::{ACCESS, acl, get, set};
-use crate::coherent::coherent;
-use crate::control::status;
+use crate::coherent::{coherent, coherent_of};
 use crate::stacked::{has, succeed};
 
 const LABEL: &str = "security.selinux";
@@ -131,15 +130,7 @@ fn with_an_old_file() -> Option<(TestMount, u16)> {
         return None;
     }
     assert!(fs::metadata(backing.join("file")).unwrap().ctime() < 1_600_000_000);
-    let port = free_port();
-    let args = ["--cache", "coherent", "--metrics-listen", &port.to_string()];
-    let mounted = TestMount::of(dir, |dir| (dir.join("backing"), dir.join("mnt")), &args);
-    let cache = &status(&mounted)["cache"];
-    if cache["kind"] != "coherent" {
-        println!("SKIPPED: {cache}");
-        return None;
-    }
-    Some((mounted, port))
+    coherent_of(dir, &[])
 }
 
 #[test]

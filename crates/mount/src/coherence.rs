@@ -19,7 +19,6 @@
 //!    listener has everything dropped again after each time in `listener::AGAIN`. Only if that thread does not run for 5 s, R
 //!    stays until the next change, at most for [`LASTING`].
 //!
-//!
 //! A client that renames through the mount may move a name in the kernel that was outdated already, and the drop of the old name, which
 //! waits for the client, comes too late. So while names are being dropped, those are dropped, too, to which the server renames
 //! (`Listening::drop_moved`): its events come in order, but for those that the kernel merges with earlier ones.

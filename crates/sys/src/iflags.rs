@@ -8,6 +8,9 @@ use nix::errno::Errno;
 /// `struct fsxattr` of linux/fs.h, as opaque bytes.
 pub type Extended = [u8; 28];
 
+/// `FS_CASEFOLD_FL` of linux/fs.h: names in this directory are looked up without regard to case.
+pub const CASEFOLD: u32 = 0x4000_0000;
+
 /// The number of FS_IOC_GETFLAGS.
 pub const GET: u32 = libc::FS_IOC_GETFLAGS as u32;
 
@@ -30,6 +33,14 @@ pub fn get(fd: impl AsFd) -> Result<u32, Errno> {
     // SAFETY: the kernel writes at most one long to `flags`, which is a long.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::FS_IOC_GETFLAGS, flags.as_mut_ptr()) };
     Errno::result(result).map(|_| flags[0])
+}
+
+/// Whether names in the directory `dir` are looked up without regard to case. On ext4, f2fs and tmpfs this is a flag of each directory.
+///
+/// # Errors
+/// As [`get`].
+pub fn is_casefolded(dir: impl AsFd) -> Result<bool, Errno> {
+    Ok(get(dir)? & CASEFOLD != 0)
 }
 
 /// Reads the generation of the inode of `fd`: it differs from that of an earlier inode with the same number.
@@ -85,6 +96,15 @@ mod tests {
 
     /// `FS_NODUMP_FL` of linux/fs.h: a flag without any effect on the test.
     const NODUMP: u32 = 0x40;
+
+    #[test]
+    fn an_ordinary_directory_is_not_casefolded() {
+        let dir = tempfile::tempdir().unwrap();
+        match is_casefolded(std::fs::File::open(dir.path()).unwrap()) {
+            Ok(folded) => assert!(!folded),
+            Err(error) => println!("SKIPPED: no inode flags in {}: {error}", dir.path().display()),
+        }
+    }
 
     #[test]
     fn flags_are_set_and_seen_both_ways() {

@@ -11,7 +11,6 @@ pub mod capability;
 pub mod directory;
 pub mod fanotify;
 pub mod fanotify_events;
-pub mod flags;
 pub mod flock;
 pub mod fuse;
 pub mod handle;

@@ -75,11 +75,25 @@ pub fn kernel_thread(pid: u32) -> Option<String> {
 fn kernel_thread_of_stat(stat: &[u8]) -> Option<String> {
     /// `PF_KTHREAD` of linux/sched.h.
     const KERNEL_THREAD: u32 = 0x0020_0000;
-    // The name may contain anything, the fields after it are numbers.
-    let (head, fields) = std::str::from_utf8(stat).ok()?.rsplit_once(") ")?;
+    let (head, fields) = split_stat(stat)?;
     let flags = fields.split(' ').nth(6)?.parse::<u32>().ok()?;
-    let (_, name) = head.split_once(" (")?;
+    let (_, name) = std::str::from_utf8(head).ok()?.split_once(" (")?;
     (flags & KERNEL_THREAD != 0).then(|| name.into())
+}
+
+/// Divides a line of proc_pid_stat(5) behind the name of the process.
+fn split_stat(stat: &[u8]) -> Option<(&[u8], &str)> {
+    // The name may contain anything, the fields after it are a letter and numbers.
+    let end = stat.windows(2).rposition(|pair| pair == b") ")?;
+    Some((&stat[..end], std::str::from_utf8(&stat[end + 2..]).ok()?))
+}
+
+/// Whether the main thread of the process `pid` has ended, also if other threads of it have not.
+pub fn has_main_thread_ended(pid: u32) -> bool {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => split_stat(&stat).is_some_and(|(_, fields)| fields.starts_with(['Z', 'X'])),
+        Err(_) => true,
+    }
 }
 
 /// Whether the thread `tid`, which waits in a system call, waits in one that renames: rename(2), renameat(2) or renameat2(2).

@@ -17,7 +17,7 @@ use namegate_scan::source::scope::{Exclude, Scope};
 use namegate_scan::source::tree::Tree;
 use namegate_scan::source::walk::{self, Walk};
 use namegate_scan::source::{Frontier, Source};
-use namegate_sys::flags::is_casefolded;
+use namegate_sys::iflags::is_casefolded;
 use namegate_sys::mounts::{self, MountEntry};
 use namegate_sys::process::processors;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};

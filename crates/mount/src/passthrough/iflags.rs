@@ -14,9 +14,6 @@ use nix::sys::stat::fstat;
 use super::file::OpenFile;
 use super::{Caller, Fh, OpenDir, Passthrough, Result};
 
-/// `FS_CASEFOLD_FL` of linux/fs.h: a directory that ignores case, as ext4 and f2fs say it.
-const CASEFOLD: u32 = 0x4000_0000;
-
 /// `FS_XFLAG_CASEFOLD` of linux/fs.h, since Linux 7.2. Before, the kernel refuses to set flags that it does not know, and programs set those that
 /// they have read.
 const CASEFOLD_EXTENDED: u32 = 0x0004_0000;
@@ -52,7 +49,7 @@ impl Passthrough {
         ignores_case: bool,
     ) -> Result<Vec<u8>> {
         let folds = ignores_case && matches!(open, OpenNode::Dir(_));
-        let casefold = if folds { CASEFOLD } else { 0 };
+        let casefold = if folds { iflags::CASEFOLD } else { 0 };
         let held = match open {
             OpenNode::File(fh) => OpenedNode::File(self.files.get(fh)?),
             OpenNode::Dir(fh) => OpenedNode::Dir(self.dirs.get(fh)?),

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use namegate_core::policy::profile::{Profile, by_name};
-use namegate_sys::flags::is_casefolded;
+use namegate_sys::iflags::is_casefolded;
 use namegate_sys::mounts::{self, MountEntry};
 use namegate_sys::{iflags, stat};
 use nix::sys::statvfs::fstatvfs;
