@@ -123,6 +123,9 @@ fn put_together(command: &clap::Command, section: &Section, out: &mut dyn Write)
     let remarks = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let Remarks { exit_status, notes, examples } = Remarks::of(&remarks);
     let mut roff = Roff::new();
+    if name == "namegate" {
+        put_tasks(&mut roff);
+    }
     for (heading, lines) in [("EXIT STATUS", exit_status), ("NOTES", notes)] {
         for (number, paragraph) in lines.split(|line| line.is_empty()).enumerate() {
             match number {
@@ -142,6 +145,15 @@ fn put_together(command: &clap::Command, section: &Section, out: &mut dyn Write)
         put_lines(&examples, &mut roff);
     }
     roff.to_writer(out)
+}
+
+/// What `namegate help TASK` prints.
+fn put_tasks(roff: &mut Roff) {
+    roff.control("SH", ["TASKS"]);
+    for (title, text) in super::tasks::all() {
+        roff.control("SS", [title]);
+        put_lines(&text.trim_end().lines().collect::<Vec<_>>(), roff);
+    }
 }
 
 /// Lines that stay as they are, such as those of a table.

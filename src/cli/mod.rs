@@ -42,6 +42,7 @@ mod rules;
 mod scan;
 mod setting_args;
 mod targets;
+mod tasks;
 mod top;
 mod upgrade;
 mod verify;
@@ -230,12 +231,18 @@ pub fn main() -> ExitCode {
         let _ = write!(anstream::stderr(), "{}", overview::FIRST_SCREEN);
         return ExitCode::from(ExitStatus::Failed as u8);
     }
-    let result = match parse(std::env::args_os()) {
-        Ok(cli) => execute(cli),
-        Err(usage) => usage.print().map_err(CliError::from).map(|()| match usage.use_stderr() {
-            true => ExitStatus::Failed,
-            false => ExitStatus::Clean,
-        }),
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let result = match tasks::asked(&words) {
+        Some(text) => {
+            write!(anstream::stdout(), "{text}").map_err(CliError::from).map(|()| ExitStatus::Clean)
+        }
+        None => match parse(&words) {
+            Ok(cli) => execute(cli),
+            Err(usage) => usage.print().map_err(CliError::from).map(|()| match usage.use_stderr() {
+                true => ExitStatus::Failed,
+                false => ExitStatus::Clean,
+            }),
+        },
     };
     match result {
         Ok(status) => ExitCode::from(status as u8),
@@ -246,12 +253,11 @@ pub fn main() -> ExitCode {
 }
 
 /// Parses a command line; the first word is the name of the program.
-fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let words: Vec<OsString> = words.collect();
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let parse = |words: &[OsString]| {
         command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
     };
-    parse(&words).map_err(|error| overview::advise(error, &words, |words| parse(words).err()))
+    parse(words).map_err(|error| overview::advise(error, words, |words| parse(words).err()))
 }
 
 /// Runs the program as a helper of mount(8).

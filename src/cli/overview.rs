@@ -23,7 +23,7 @@ that another system refuses, changes or merges.
   namegate mount DIR MOUNTPOINT          serve DIR, and let no bad name in
   namegate doctor                        check this machine
 
-All commands: namegate --help. One command: namegate scan --help.
+All commands and tasks: namegate --help. One command: namegate scan --help.
 ";
 
 /// The commands by purpose.
@@ -72,7 +72,8 @@ pub fn with_groups(command: Command) -> Command {
     let groups = String::from_utf8_lossy(&text);
     let options = format!("{header}Options:{header:#}");
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{options}\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{options}\n{{options}}{{after-help}}\n\n{}",
+        super::tasks::list().trim_end()
     );
     command.help_template(StyledStr::from(template))
 }
@@ -141,13 +142,31 @@ fn name_the_meant(
         Some((_, meant)) => (*meant).to_owned(),
         // Somebody names what is to be scanned, and no command.
         None if Path::new(unknown).exists() => format!("scan {}", shown(Path::new(unknown))),
-        None => return error,
+        None => {
+            // Help was asked for that is neither of a command nor of a task.
+            if without_help.len() < words.len() && is_first {
+                let unknown = unknown.clone();
+                suggest_task(&mut error, &unknown);
+            }
+            return error;
+        }
     };
     if is_first {
         error.remove(ContextKind::SuggestedSubcommand);
         suggest(&mut error, "the command for that", &format!("namegate {meant}"));
     }
     error
+}
+
+/// Adds the task that was probably meant, or all of them if no command was.
+fn suggest_task(error: &mut Error, unknown: &str) {
+    let help = match super::tasks::mistyped(unknown) {
+        Some(task) => format!("namegate help {task}"),
+        None if error.get(ContextKind::SuggestedSubcommand).is_some() => return,
+        None => format!("namegate help {}", super::tasks::words().join(", ")),
+    };
+    error.remove(ContextKind::SuggestedSubcommand);
+    suggest(error, "help of a task", &help);
 }
 
 /// Adds the first example in the help of the command whose arguments are missing.

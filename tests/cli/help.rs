@@ -40,7 +40,7 @@ fn examples(words: &str) -> Vec<String> {
 const NOBODY: u32 = 65534;
 
 /// Runs `script` in bash, in the directory `home`, as a user without privileges.
-fn bash(home: &Path, script: &str) -> (i32, String) {
+pub(super) fn bash(home: &Path, script: &str) -> (i32, String) {
     let mut bash = Process::new("bash");
     bash.args(["--norc", "-o", "pipefail", "-c", script]).current_dir(home).env_clear().env("HOME", home);
     if geteuid().is_root() {
@@ -52,7 +52,7 @@ fn bash(home: &Path, script: &str) -> (i32, String) {
 }
 
 /// A home directory with what the examples name.
-fn home() -> tempfile::TempDir {
+pub(super) fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name);
     let directories = [
@@ -99,10 +99,33 @@ fn home() -> tempfile::TempDir {
     home
 }
 
+/// How often these lines call our program, with arguments that the parser accepts each time. Nothing is run.
+pub(super) fn accepted_calls(home: &Path, lines: &str) -> usize {
+    let record = home.join("record");
+    let _ = fs::remove_file(&record);
+    // Other programs do nothing, and ours records how it is called.
+    let script = format!(
+        "namegate() {{ printf '%s\\0' \"$#\" \"$@\" >>record; }}; sudo() {{ \"$@\"; }}; PATH=/nonexistent
+         command_not_found_handle() {{ :; }}\n{lines}"
+    );
+    let (status, said) = bash(home, &script);
+    assert!(status == 0 && !said.contains("bash: "), "{lines}: {status}: {said}");
+    let recorded = fs::read(&record).unwrap_or_default();
+    let mut arguments = recorded.split(|&byte| byte == 0);
+    let mut calls = 0;
+    while let Some(count) = arguments.next().filter(|count| !count.is_empty()) {
+        let count = std::str::from_utf8(count).unwrap().parse().unwrap();
+        let given = arguments.by_ref().take(count).map(|word| OsString::from_vec(word.to_vec()));
+        let parsed = Cli::try_parse_from([OsString::from("namegate")].into_iter().chain(given));
+        assert!(parsed.is_ok(), "{lines}: {}", parsed.err().unwrap());
+        calls += 1;
+    }
+    calls
+}
+
 #[test]
 fn every_command_has_examples_and_the_parser_accepts_them() {
     let home = home();
-    let record = home.path().join("record");
     for (words, command) in commands() {
         let examples = examples(&words);
         assert!(!examples.is_empty(), "{words} has no examples");
@@ -112,24 +135,7 @@ fn every_command_has_examples_and_the_parser_accepts_them() {
                 help.lines().any(|whole| whole == line),
                 "{words}: wrapped, and cannot be pasted: {line}"
             );
-            // Other programs do nothing, and ours records how it is called.
-            let script = format!(
-                "namegate() {{ printf '%s\\0' \"$#\" \"$@\" >>record; }}; sudo() {{ \"$@\"; }}; PATH=/nonexistent
-                 command_not_found_handle() {{ :; }}\n{line}"
-            );
-            let _ = fs::remove_file(&record);
-            let (status, said) = bash(home.path(), &script);
-            assert!(status == 0 && !said.contains("bash: "), "{line}: {status}: {said}");
-            let recorded = fs::read(&record).unwrap_or_default();
-            let mut arguments = recorded.split(|&byte| byte == 0);
-            let mut calls = 0;
-            while let Some(count) = arguments.next().filter(|count| !count.is_empty()) {
-                let count = std::str::from_utf8(count).unwrap().parse().unwrap();
-                let given = arguments.by_ref().take(count).map(|word| OsString::from_vec(word.to_vec()));
-                let parsed = Cli::try_parse_from([OsString::from("namegate")].into_iter().chain(given));
-                assert!(parsed.is_ok(), "{line}: {}", parsed.err().unwrap());
-                calls += 1;
-            }
+            let calls = accepted_calls(home.path(), &line);
             let is_ours =
                 ["", "| ", "sudo "].iter().any(|before| line.contains(&format!("  {before}namegate ")));
             assert!(calls > 0 || !is_ours, "{line}: nothing was recorded");

@@ -48,6 +48,7 @@ mod signals;
 mod signatures;
 #[cfg(feature = "parquet")]
 mod stored;
+mod tasks;
 #[path = "../../examples/make_tree.rs"]
 #[allow(dead_code, reason = "the example is a program too")]
 mod trees;

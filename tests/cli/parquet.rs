@@ -21,7 +21,7 @@ use crate::pairs::{keys, lines, rows, rows_of};
 use namegate_testkit::program::{namegate, run_with, status, stderr, stdout};
 
 /// Writes keys to a Parquet file, in row groups of 100 rows.
-fn write_keys(path: &Path, message: &str, compression: Compression, keys: &[Option<Vec<u8>>]) {
+pub(super) fn write_keys(path: &Path, message: &str, compression: Compression, keys: &[Option<Vec<u8>>]) {
     let schema = Arc::new(parse_message_type(message).unwrap());
     let settings = Arc::new(WriterProperties::builder().set_compression(compression).build());
     let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, settings).unwrap();

@@ -27,7 +27,7 @@ pub fn pages() -> Vec<String> {
         ]
         .map(str::to_owned),
     );
-    for dir in ["docs", "docs/semantics", "crates/core"] {
+    for dir in ["docs", "docs/semantics", "docs/tasks", "crates/core"] {
         let entries = fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
         pages.extend(names.map(|name| format!("{dir}/{name}")));
