@@ -19,7 +19,7 @@ FRONT = pathlib.Path("README.md")
 SHOWN = {".svg", ".png", ".json", ".yml", ".yaml", ".toml", ".txt"}
 
 # A link that is called like its file gets the title of the page.
-NAMED = re.compile(r"\[[A-Z-]+\.md\]\(([^)]+)\)")
+NAMED = re.compile(r"\[[A-Za-z/-]+\.md\]\(([^)]+)\)")
 LINK = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^)\"\s]+)")
 FENCE = re.compile(r"^```.*?^```$|^(?: {4}[^\n]*\n?)+", re.S | re.M)
 

@@ -9,3 +9,7 @@
     follow();
     new MutationObserver(follow).observe(html, { attributes: true, attributeFilter: ["class"] });
 })();
+// An option is not broken after its hyphens.
+document.querySelectorAll(":not(pre) > code").forEach((code) => {
+    code.classList.toggle("short", code.textContent.length <= 20);
+});
