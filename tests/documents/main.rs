@@ -5,12 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod commands;
+mod configurations;
 mod dependencies;
 mod field;
+mod fixtures;
 mod links;
 mod markdown;
 mod numbers;
 mod picture;
 mod promises;
+mod sandbox;
 mod sessions;
+mod shell;
 mod standards;

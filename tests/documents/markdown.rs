@@ -27,7 +27,8 @@ pub fn pages() -> Vec<String> {
         ]
         .map(str::to_owned),
     );
-    for dir in ["docs", "docs/semantics", "docs/tasks", "crates/core"] {
+    let libraries = ["crates/arrow", "crates/core", "crates/findings", "crates/python"];
+    for dir in ["docs", "docs/semantics", "docs/tasks"].into_iter().chain(libraries) {
         let entries = fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
         pages.extend(names.map(|name| format!("{dir}/{name}")));
@@ -35,6 +36,13 @@ pub fn pages() -> Vec<String> {
     pages.sort();
     assert!(pages.len() > 20, "only {pages:?} were found");
     pages
+}
+
+/// The manual pages that are not generated, as text without the escapes of roff.
+pub fn manual_pages() -> Vec<(String, String)> {
+    let entries = fs::read_dir(root().join("docs/man")).unwrap().map(|entry| entry.unwrap().file_name());
+    let pages = entries.map(|name| format!("docs/man/{}", name.into_string().unwrap()));
+    pages.map(|page| (page.clone(), read(&page).replace("\\-", "-"))).collect()
 }
 
 /// The file that a link of `page` to `target` leads to.
@@ -45,7 +53,7 @@ pub fn linked(page: &str, target: &str) -> PathBuf {
 /// A fenced or indented block.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block<'t> {
-    /// The word behind the fence: `console`, `toml`; empty for an indented block.
+    /// The word behind the fence: `console`, `toml`; of an indented block `sh`.
     pub language: &'t str,
     /// The reason in the comment `<!-- not run: REASON -->` above the block.
     pub not_run: Option<&'t str>,
@@ -72,7 +80,7 @@ pub fn blocks(page: &str) -> Vec<Block<'_>> {
             let first = at - 1;
             at = first + lines[first..].iter().take_while(|line| line.starts_with("    ")).count();
             let lines = lines[first..at].iter().map(|line| &line[4..]).collect();
-            blocks.push(Block { language: "", not_run, lines, first });
+            blocks.push(Block { language: "sh", not_run, lines, first });
         }
         let comment = line.strip_prefix("<!-- not run: ").and_then(|rest| rest.strip_suffix(" -->"));
         if comment.is_some() || !line.is_empty() {
@@ -101,7 +109,7 @@ fn blocks_are_distinguished_from_the_text_around_them() {
     let page = "text `a/b`\n\n<!-- not run: needs root -->\n\n```console\n# reboot\n```\n\n    indented\n    twice\n\ntext\n    no block\n";
     let console =
         Block { language: "console", not_run: Some("needs root"), lines: vec!["# reboot"], first: 5 };
-    let indented = Block { language: "", not_run: None, lines: vec!["indented", "twice"], first: 8 };
+    let indented = Block { language: "sh", not_run: None, lines: vec!["indented", "twice"], first: 8 };
     assert_eq!(blocks(page), [console, indented]);
     assert_eq!(quoted(&prose(page)).collect::<Vec<_>>(), ["a/b"]);
 }

@@ -8,7 +8,7 @@ use namegate_core::policy::rule;
 use super::markdown::{pages, prose, read};
 
 /// Maximum length of the README.
-const README_LINES: usize = 200;
+const README_LINES: usize = 150;
 
 /// The numbers before `noun`, as in `23 profiles`, `**23** profiles`.
 fn counted(prose: &str, noun: &str) -> Vec<usize> {
@@ -42,7 +42,7 @@ fn pages_count_profiles_rules_and_commands_as_the_program_does() {
 fn the_readme_is_short_and_names_the_two_commands() {
     let readme = read("README.md");
     let lines = readme.lines().count();
-    assert!(lines < README_LINES, "the README has {lines} lines");
+    assert!(lines <= README_LINES, "the README has {lines} lines");
     for command in ["scripts/test", "scripts/quickstart"] {
         assert!(readme.contains(command), "the README does not name {command}");
     }

@@ -1,95 +1,249 @@
-//! Checks that every console block of every page shows the output of the program.
+//! Runs the blocks of every page, in the order of the page, in one sandbox whose `/srv` is the working directory.
 //!
-//! The blocks of a page run in order, in one directory that is shown as `/srv`. A block that cannot
-//! run in a test has a comment above it, `<!-- not run: REASON -->`, and counts as skipped. A line `...` stands for any
-//! lines of output. With `NAMEGATE_UPDATE=1` the pages get the new output; edit blocks with `...` by hand.
+//! - `console`: the output is compared, line by line; `...` stands for any lines. With `NAMEGATE_UPDATE=1` the pages get the new
+//!   output; edit blocks with `...` by hand.
+//! - `sh`, and indented blocks: the status is checked. Scans may end with 1, which is findings.
+//! - other languages: `configurations.rs` checks them.
+//!
+//! A block that cannot run in a test has a comment above it, `<!-- not run: REASON -->`. Its commands are parsed, as those of all blocks
+//! (`commands.rs`).
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use nix::mount::{MntFlags, umount2};
-use nix::unistd::geteuid;
-
+use super::commands::ONLY_PARSED;
+use super::configurations;
+use super::fixtures::{BY_HAND, OLD_SHARE, SHARE, make_tree, scripts, write_keys};
 use super::markdown::{Block, blocks, pages, read, root};
+use super::sandbox::Sandbox;
+use super::shell;
 
-/// The tree that most pages use.
-const SHARE: &[&[u8]] = &[
-    b"2019/caf\xE9.txt",
-    b"2019/etc\xC0\xAFpasswd",
-    "2019/invoice\u{202E}fdp.exe".as_bytes(),
-    b"2019/minutes.txt ",
-    b"CON.txt",
-    b"README.md",
-    b"Readme.md",
-    b"report.pdf",
-];
-
-/// The tree that docs/MIGRATION.md migrates.
-const OLD_SHARE: &[&[u8]] = &[
-    b"B\xFCro/Gr\xF6\xDFe 2004.txt",
-    b"B\xFCro/Preise in \xA4.csv",
-    b"B\xFCro/Men\xFC.pdf",
-    b"Projekte/Bericht: Mai.doc",
-    b"Projekte/aux.h",
-    "Projekte/re\u{301}sume\u{301}.txt".as_bytes(),
-    b"README",
-    b"readme",
-];
-
-/// A directory with the tree `share` and a mount point `mnt`, which is unmounted and removed at the end.
-struct Stage {
-    dir: PathBuf,
-    _removed: tempfile::TempDir,
+/// What is run for a command: a mount does not stay in the foreground, and what reports until it is stopped stops after a second.
+fn as_run(command: &str) -> String {
+    let instead = [
+        ("namegate mount ", "namegate mount --daemon "),
+        ("namegate watch ", "namegate watch --for 1s "),
+        ("namegate guard events", "timeout --preserve-status -s INT 1 namegate guard events"),
+    ];
+    let found =
+        instead.iter().find_map(|(begin, run)| Some(format!("{run}{}", command.strip_prefix(begin)?)));
+    format!("set -o pipefail\n{}", found.unwrap_or_else(|| command.to_owned()))
 }
 
-impl Stage {
-    fn new(names: &[&[u8]]) -> Self {
-        let removed = tempfile::tempdir().unwrap();
-        let dir = fs::canonicalize(removed.path()).unwrap();
-        for name in names {
-            let path = dir.join("share").join(OsStr::from_bytes(name));
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, name).unwrap();
+/// Other programs that a machine need not have.
+const MAY_BE_MISSING: &[&str] = &["gufi_query", "jq", "mail", "maturin", "mmapplypolicy", "rclone", "xz"];
+
+/// Whether a command of a page may end with this status: 1 are findings, of which `xargs` makes 123, or a question that nobody answers.
+fn is_as_expected(command: &str, status: i32) -> bool {
+    let finds = ["scan ", "check ", "explain ", "verify ", "report "];
+    let finds = finds.iter().any(|name| command.contains(&format!("namegate {name}")));
+    let asks = command.contains("fix undo --last") && !command.contains("--yes");
+    match status {
+        0 => true,
+        1 => finds || asks,
+        123 => finds && command.contains("xargs "),
+        _ => false,
+    }
+}
+
+/// What unmounts all that a command has mounted.
+const UNMOUNT: &str = "findmnt -rno TARGET -t fuse.namegate | sort -r | xargs -r umount";
+
+/// How the blocks of the pages were held by a test.
+#[derive(Debug, Default)]
+struct Counts {
+    compared: usize,
+    run: usize,
+    parsed: usize,
+    configurations: usize,
+    texts: usize,
+    /// Single commands of blocks that are only run.
+    commands: usize,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.compared += other.compared;
+        self.run += other.run;
+        self.parsed += other.parsed;
+        self.configurations += other.configurations;
+        self.texts += other.texts;
+        self.commands += other.commands;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { compared, run, parsed, configurations, texts, commands } = self;
+        write!(
+            f,
+            "{compared} blocks were run and their output compared, {run} were run ({commands} commands) and their status checked, \
+             {parsed} only parsed, {configurations} configurations checked; {texts} are text"
+        )
+    }
+}
+
+/// A page while its blocks are run.
+struct Run<'p> {
+    page: &'p str,
+    sandbox: Sandbox,
+    counts: Counts,
+    wrong: Vec<String>,
+    /// The first line, the number of lines, and the lines that are right, of each console block.
+    replacements: Vec<(usize, usize, Vec<String>)>,
+}
+
+impl<'p> Run<'p> {
+    fn new(page: &'p str, names: &[&[u8]]) -> Self {
+        let sandbox = Sandbox::new();
+        // The README makes what it needs.
+        if page != "README.md" {
+            make_tree(&sandbox.srv.join("share"), names);
+            fs::create_dir(sandbox.srv.join("mnt")).unwrap();
+            write_keys(&sandbox.srv.join("keys.parquet"));
         }
-        fs::create_dir(dir.join("mnt")).unwrap();
-        Self { dir, _removed: removed }
+        let run =
+            Self { page, sandbox, counts: Counts::default(), wrong: Vec::new(), replacements: Vec::new() };
+        for script in scripts(page).filter(|_| run.sandbox.is_whole()) {
+            let file = root().join(page);
+            let (status, said) = run.bash(&format!("set -e\nPAGE='{}'\n{script}", file.display()));
+            assert!(status == 0, "{page}: {script}: {said}");
+        }
+        run
     }
 
-    /// What a shell prints for `command`, with the program on its path.
+    /// The status of a script, and what it prints.
+    fn bash(&self, script: &str) -> (i32, String) {
+        let output = self.sandbox.run(&["bash", "-c", &format!("exec 2>&1\n{script}")]);
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What a shell prints for the command of a session.
     fn printed(&self, command: &str) -> String {
-        let bin = Path::new(env!("CARGO_BIN_EXE_namegate")).parent().unwrap();
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        let output = Command::new("sh")
-            .args(["-c", &format!("exec 2>&1\n{command}")])
-            .current_dir(&self.dir)
-            .env_clear()
-            .envs([("PATH", path.as_str()), ("HOME", self.dir.to_str().unwrap()), ("LC_ALL", "C")])
-            // Messages of a mount about the machine vary.
-            .env("RUST_LOG", "error")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        steady(&String::from_utf8(output.stdout).unwrap()).replace(self.dir.to_str().unwrap(), "/srv")
+        let output = self.sandbox.run(&["sh", "-c", &format!("exec 2>&1\n{command}")]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        steady(&text).replace(self.sandbox.srv.to_str().unwrap(), "/srv")
+    }
+
+    /// The reason why the block cannot run here, or anywhere.
+    fn obstacle(&self, block: &Block) -> Option<String> {
+        if let Some(reason) = block.not_run {
+            assert!(reason.len() > 8, "say why a block is not run: {reason:?}");
+            return Some(reason.to_owned());
+        }
+        let guards = block.lines.iter().any(|line| line.contains("namegate guard on "));
+        if guards && self.sandbox.is_whole() && self.bash("namegate guard check").0 != 0 {
+            return Some("this kernel cannot guard, says `namegate guard check`".to_owned());
+        }
+        let needs_root =
+            block.language == "sh" || block.lines.iter().any(|line| line.contains("namegate mount "));
+        (needs_root && !self.sandbox.is_whole()).then(|| "needs root and /dev/fuse".to_owned())
+    }
+
+    fn session(&mut self, block: &Block) {
+        self.counts.compared += 1;
+        let mut actual = Vec::new();
+        for (command, shown) in commands(block) {
+            let printed = self.printed(command);
+            let printed: Vec<&str> = printed.lines().collect();
+            actual.push(format!("$ {command}"));
+            let is_as_shown = matches(&shown, &printed);
+            if !is_as_shown {
+                self.wrong.push(format!("{}: $ {command}\n{}\n", self.page, printed.join("\n")));
+            }
+            let kept = if is_as_shown { &shown } else { &printed };
+            actual.extend(kept.iter().map(|&line| line.to_owned()));
+        }
+        self.replacements.push((block.first, block.lines.len(), actual));
+    }
+
+    fn commands(&mut self, block: &Block) {
+        let mut run = 0;
+        for command in shell::commands(block) {
+            if ONLY_PARSED.iter().any(|(program, _)| command.starts_with(program)) {
+                continue;
+            }
+            let (status, said) = self.bash(&as_run(&command));
+            let missing =
+                MAY_BE_MISSING.iter().find(|program| said.contains(&format!("{program}: command not found")));
+            if let Some(program) = missing {
+                println!("SKIPPED: {}: no {program}: {command}", self.page);
+                continue;
+            }
+            run += 1;
+            if !is_as_expected(&command, status) {
+                self.wrong.push(format!("{}: {command}\nstatus {status}: {said}\n", self.page));
+            }
+            for (_, _, script) in
+                BY_HAND.iter().filter(|(page, after, _)| *page == self.page && command.starts_with(after))
+            {
+                let (status, said) = self.bash(script);
+                assert_eq!(status, 0, "{script}: {said}");
+            }
+            if command.contains("mount ") {
+                let (status, said) = self.bash(UNMOUNT);
+                assert_eq!(status, 0, "{}: {command}: {said}", self.page);
+            }
+        }
+        self.counts.commands += run;
+        *(if run > 0 { &mut self.counts.run } else { &mut self.counts.parsed }) += 1;
+    }
+
+    fn block(&mut self, block: &Block) {
+        let at = format!("{}:{}", self.page, block.first);
+        match block.language {
+            "console" | "sh" => match self.obstacle(block) {
+                Some(reason) => {
+                    println!("SKIPPED: {at}: {reason}");
+                    self.counts.parsed += 1;
+                }
+                None if block.language == "console" => self.session(block),
+                None => self.commands(block),
+            },
+            "text" => self.counts.texts += 1,
+            _ => {
+                self.counts.configurations += 1;
+                self.wrong.extend(configurations::error(block).map(|why| format!("{at}: {why}")));
+            }
+        }
+    }
+
+    /// Runs all blocks. If sessions print something else, the page gets it, where that was asked for.
+    fn finish(&mut self) -> (Counts, Vec<String>) {
+        let text = read(self.page);
+        blocks(&text).iter().for_each(|block| self.block(block));
+        if !self.wrong.is_empty() && std::env::var_os("NAMEGATE_UPDATE").is_some() {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            // From last to first, so that replacing one block does not move the others.
+            for (first, length, actual) in self.replacements.drain(..).rev() {
+                lines.splice(first..first + length, actual);
+            }
+            fs::write(root().join(self.page), lines.join("\n") + "\n").unwrap();
+        }
+        (std::mem::take(&mut self.counts), std::mem::take(&mut self.wrong))
     }
 }
 
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _ = umount2(&self.dir.join("mnt"), MntFlags::MNT_DETACH);
-    }
+/// Fails if a page is wrong.
+fn report(wrong: &[String]) {
+    assert!(
+        wrong.is_empty(),
+        "the pages are wrong; `NAMEGATE_UPDATE=1 cargo test --test documents` writes the output of sessions into them:\n\n{}",
+        wrong.join("\n")
+    );
 }
 
-/// `text` with all times and process numbers replaced.
+/// `text` with all times, ages and process numbers replaced.
 fn steady(text: &str) -> String {
     let (mut steady, mut rest) = (String::new(), text);
     while let Some(first) = rest.chars().next() {
         let is_time = rest.starts_with("20") && rest.as_bytes().get(10) == Some(&b'T');
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let age = rest.find(" ago").filter(|&end| steady.ends_with("was refused ") && end < 12);
         let (instead, length) = match rest.find('Z') {
             Some(end) if is_time => ("2026-11-22T05:29:53Z", end + 1),
+            _ if age.is_some() => ("0 seconds", age.unwrap_or_default()),
             _ if digits > 0 && (steady.ends_with("pid ") || steady.ends_with("\"pid\":")) => ("4711", digits),
             _ => (&rest[..first.len_utf8()], first.len_utf8()),
         };
@@ -121,83 +275,32 @@ fn matches(shown: &[&str], printed: &[&str]) -> bool {
     }
 }
 
-/// The reason why the block cannot run here, or anywhere.
-fn obstacle(block: &Block) -> Option<String> {
-    if let Some(reason) = block.not_run {
-        assert!(reason.len() > 8, "say why a block is not run: {reason:?}");
-        return Some(reason.to_owned());
-    }
-    let mounts = block.lines.iter().any(|line| line.starts_with("$ ") && line.contains("namegate mount "));
-    (mounts && !(geteuid().is_root() && Path::new("/dev/fuse").exists()))
-        .then(|| "mounting needs root and /dev/fuse".to_owned())
-}
-
-/// Runs the console blocks of a page; returns how many ran and how many were skipped.
-fn run(page: &str, stage: &Stage) -> (usize, usize) {
-    let text = read(page);
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let (mut run, mut skipped) = (0, 0);
-    let (mut replacements, mut differences) = (Vec::new(), Vec::new());
-    for block in blocks(&text).iter().filter(|block| block.language == "console") {
-        if let Some(reason) = obstacle(block) {
-            println!("SKIPPED: {page}:{}: {reason}", block.first);
-            skipped += 1;
+#[test]
+fn every_block_of_every_page_does_what_the_page_says() {
+    let (mut all, mut wrong) = (Counts::default(), Vec::new());
+    for page in pages().iter().filter(|page| *page != "docs/MIGRATION.md") {
+        if blocks(&read(page)).is_empty() {
             continue;
         }
-        run += 1;
-        let mut actual = Vec::new();
-        for (command, shown) in commands(block) {
-            let printed = stage.printed(command);
-            let printed: Vec<&str> = printed.lines().collect();
-            actual.push(format!("$ {command}"));
-            let is_as_shown = matches(&shown, &printed);
-            if !is_as_shown {
-                differences.push(format!("{page}: $ {command}\n{}\n", printed.join("\n")));
-            }
-            let kept = if is_as_shown { &shown } else { &printed };
-            actual.extend(kept.iter().map(|&line| line.to_owned()));
-        }
-        replacements.push((block.first, block.lines.len(), actual));
+        let (counts, of_page) = Run::new(page, SHARE).finish();
+        all.add(&counts);
+        wrong.extend(of_page);
     }
-    if !differences.is_empty() && std::env::var_os("NAMEGATE_UPDATE").is_some() {
-        // From last to first, so that replacing one block does not move the others.
-        for (first, length, actual) in replacements.into_iter().rev() {
-            lines.splice(first..first + length, actual);
-        }
-        fs::write(root().join(page), lines.join("\n") + "\n").unwrap();
-    } else {
-        assert!(
-            differences.is_empty(),
-            "the program prints something else; `NAMEGATE_UPDATE=1 cargo test --test documents` writes it into the \
-             page:\n\n{}",
-            differences.join("\n")
-        );
-    }
-    (run, skipped)
-}
-
-#[test]
-fn every_session_shows_what_the_program_prints() {
-    let (mut run_in_all, mut skipped_in_all) = (0, 0);
-    for page in pages().iter().filter(|page| *page != "docs/MIGRATION.md") {
-        let (run, skipped) = run(page, &Stage::new(SHARE));
-        (run_in_all, skipped_in_all) = (run_in_all + run, skipped_in_all + skipped);
-    }
-    println!(
-        "{run_in_all} console blocks were run, {skipped_in_all} were not; those of the migration have a test of their own"
-    );
-    assert!(run_in_all >= 5, "only {run_in_all} console blocks were run");
+    println!("{all}; those of the migration have a test of their own");
+    report(&wrong);
+    assert!(all.compared >= 5, "only {} sessions were run", all.compared);
 }
 
 #[test]
 fn the_migration_works_as_documented() {
-    let stage = Stage::new(OLD_SHARE);
-    let share = stage.dir.join("share");
+    let mut run = Run::new("docs/MIGRATION.md", OLD_SHARE);
+    let share = run.sandbox.srv.join("share");
     let target = OsStr::from_bytes(b"../B\xFCro/Men\xFC.pdf");
     std::os::unix::fs::symlink(target, share.join("Projekte/menu.pdf")).unwrap();
-    let (run, skipped) = run("docs/MIGRATION.md", &stage);
-    println!("{run} console blocks of the migration were run, {skipped} were not");
-    assert!(run >= 6, "only {run} console blocks were run");
+    let (counts, wrong) = run.finish();
+    println!("the migration: {counts}");
+    report(&wrong);
+    assert!(counts.compared >= 6, "only {} sessions were run", counts.compared);
     for name in OLD_SHARE {
         assert_eq!(fs::read(share.join(OsStr::from_bytes(name))).unwrap(), *name, "it ends as it began");
     }
@@ -207,10 +310,10 @@ fn the_migration_works_as_documented() {
 fn output_is_compared_line_by_line_and_times_and_processes_are_not() {
     assert!(matches(&["a", "...", "c"], &["a", "b", "b", "c"]) && matches(&["..."], &[]));
     assert!(!matches(&["a", "...", "c"], &["a", "c", "d"]) && !matches(&[], &["a"]));
-    let line = "{\"time\":\"2026-11-22T15:05:33.19Z\",\"pid\":31502,\"x\":1}; pid 77 \"touch\"\n[2026-11-22T15:05:32Z WARN ]";
+    let line = "{\"time\":\"2026-11-22T15:05:33.19Z\",\"pid\":31502,\"x\":1}; pid 77 \"touch\" was refused 1 second ago\n[2026-11-22T15:05:32Z WARN ]";
     assert_eq!(
         steady(line),
-        "{\"time\":\"2026-11-22T05:29:53Z\",\"pid\":4711,\"x\":1}; pid 4711 \"touch\"\n[2026-11-22T05:29:53Z WARN ]"
+        "{\"time\":\"2026-11-22T05:29:53Z\",\"pid\":4711,\"x\":1}; pid 4711 \"touch\" was refused 0 seconds ago\n[2026-11-22T05:29:53Z WARN ]"
     );
     let block = Block { language: "console", not_run: None, lines: vec!["$ a", "b", "$ c"], first: 0 };
     assert_eq!(commands(&block), [("a", vec!["b"]), ("c", vec![])]);
