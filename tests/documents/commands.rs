@@ -22,6 +22,7 @@ pub const ONLY_PARSED: &[(&str, &str)] = &[
     ("apt", "it needs a package"),
     ("systemctl", "it needs systemd as the first process"),
     ("journalctl", "it needs systemd as the first process"),
+    ("namegate top", "it shows a screen until it is stopped"),
     ("namegate why --follow", "it reports until it is stopped; tests/mount runs it"),
     ("python -m namegate", "it needs the Python package; scripts/test-wheel runs it"),
 ];

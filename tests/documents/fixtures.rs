@@ -94,6 +94,13 @@ END
     ),
     ("docs/REQUESTS.md", "namegate mount share /mnt/share --daemon"),
     ("docs/WATCH.md", "ln -s /bin/true /usr/local/bin/mail-admin"),
+    ("docs/tasks/KEYS.md", "printf 'a/aux\\0b/c\\0' >keys.list"),
+    ("docs/tasks/MIGRATION.md", "mkdir /mnt/new"),
+    ("docs/tasks/REPOSITORY.md", "git init -q && touch aux && git add share aux && git -c user.name=a -c user.email=a@b commit -qm a
+        mkdir -p /usr/share/doc/namegate/examples && cp -r \"$ROOT/scripts/hooks\" /usr/share/doc/namegate/examples"),
+    ("docs/tasks/SERVER.md", GUARD),
+    ("docs/tasks/SHARE.md", "mkdir -p /etc/namegate /usr/share/doc/namegate
+        cp -r \"$ROOT/docs/examples\" /usr/share/doc/namegate"),
     ("README.md", GUARD),
 ];
 
@@ -107,12 +114,23 @@ pub const BY_HAND: &[(&str, &str, &str)] = &[
     // The steps of the page begin with the tree as it was.
     ("docs/MIGRATION.md", "namegate verify", "namegate fix undo --last --yes"),
     (
-        "docs/REVIEW.md",
-        "namegate fix plan",
-        r#"printf '{"type":"decisions","version":1,"plan_sha256":"%s"}\n{"id":1,"decision":"accept"}\n' \
-            "$(sha256sum review.jsonl | cut -c 1-64)" >decisions.jsonl"#,
+        "docs/tasks/SHARE.md",
+        "namegate doctor",
+        "namegate mount --daemon --config share && ! touch share/aux.txt",
     ),
+    // What the page means by: after you have edited it.
+    (
+        "docs/tasks/SHARE.md",
+        "cp ",
+        "sed -i 's/^profiles = .*/profiles = [\"windows\"]/' /etc/namegate/share.toml",
+    ),
+    ("docs/tasks/REPAIR.md", "namegate fix plan", DECISIONS),
+    ("docs/REVIEW.md", "namegate fix plan", DECISIONS),
 ];
+
+/// The file that the page to decide in saves, about the plan with the name that both pages use.
+const DECISIONS: &str = r#"plan=$(ls plan.jsonl review.jsonl 2>/dev/null | head -n 1)
+    printf '{"type":"decisions","version":1,"plan_sha256":"%s"}\n{"id":1,"decision":"accept"}\n' "$(sha256sum "$plan" | cut -c 1-64)" >decisions.jsonl"#;
 
 /// Makes the files `names`, with their names as contents, below `dir`.
 pub fn make_tree(dir: &Path, names: &[&[u8]]) {
