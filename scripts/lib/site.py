@@ -129,6 +129,8 @@ def stage(book):
         page = waiting.pop()
         pages.add(page)
         for file in links(page):
+            if not (ROOT / file).exists():
+                sys.exit(f"{page}: {file}: no such file")
             if file.suffix == ".md":
                 waiting += [file] if file not in pages else []
             elif (ROOT / file).is_file():
