@@ -4,7 +4,7 @@ use clap::{Command, CommandFactory};
 use namegate::cli::Cli;
 
 use super::markdown::{Block, blocks, manual_pages, pages, prose, quoted, read};
-use super::shell::{Recorder, cargo_error, commands, script_error, unit_error};
+use super::shell::{Recorder, cargo_error, commands, journal_error, script_error, unit_error};
 
 /// The reason why the program refuses the arguments, if it does.
 fn refusal(cli: &Command, words: &[String]) -> Option<String> {
@@ -34,6 +34,7 @@ fn errors(cli: &Command, recorder: &Recorder, command: &str) -> (usize, Vec<Stri
         "namegate" => refusal(cli, call),
         "cargo" => cargo_error(call),
         "systemctl" => unit_error(call),
+        "journalctl" => journal_error(call),
         "python" => None,
         _ => script_error(call),
     });
@@ -72,6 +73,45 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
     }
     println!("{checked} calls in blocks of commands were checked");
     assert!(checked > 140, "only {checked} calls were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A command in a sentence may lack what the sentence says; it has nothing that the program does not know.
+fn mistake(cli: &Command, words: &[String]) -> Option<String> {
+    use clap::error::ErrorKind::{
+        DisplayHelpOnMissingArgumentOrSubcommand, InvalidValue, MissingRequiredArgument, MissingSubcommand,
+    };
+    let error = cli.clone().try_get_matches_from(words).err()?;
+    let lacks = match error.kind() {
+        DisplayHelpOnMissingArgumentOrSubcommand | MissingRequiredArgument | MissingSubcommand => true,
+        // `SHELL` stands for a shell.
+        InvalidValue => {
+            words.iter().any(|word| {
+                word.chars().all(|c| c.is_ascii_uppercase())
+                    && error.to_string().contains(&format!("'{word}'"))
+            }) || error.to_string().contains("a value is required")
+        }
+        _ => false,
+    };
+    refusal(cli, words).filter(|_| !lacks)
+}
+
+#[test]
+fn every_command_in_the_text_is_one_that_the_program_accepts() {
+    let (cli, recorder) = (Cli::command(), Recorder::new());
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for page in pages().iter().filter(|page| *page != "CHANGELOG.md") {
+        let prose = prose(&read(page));
+        let is_one = |code: &&str| code.starts_with("namegate ") && !code.starts_with("namegate is ");
+        // Text of a table has `\|` for `|`, and a synopsis has brackets.
+        for code in quoted(&prose).filter(is_one).filter(|code| !code.contains(['[', '|', '…'])) {
+            let calls = recorder.calls(code);
+            checked += calls.len();
+            let found = calls.iter().filter_map(|call| mistake(&cli, call));
+            wrong.extend(found.map(|why| format!("{page}: {code}\n{why}")));
+        }
+    }
+    assert!(checked > 120, "only {checked} commands were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

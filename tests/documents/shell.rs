@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use nix::unistd::geteuid;
 
-use super::markdown::{Block, root};
+use super::markdown::{Block, read, root};
 
 /// The user without privileges, where the tests run as root.
 const NOBODY: u32 = 65534;
@@ -16,7 +16,7 @@ const NOBODY: u32 = 65534;
 /// Other programs do nothing; namegate, scripts and cargo record how they are called, and so do what starts them.
 const RECORDER: &str = r#"
 record() { printf '%s\0' "$#" "$@" >>"$RECORD"; }
-for program in namegate cargo python systemctl $SCRIPTS; do eval "$program() { record $program \"\$@\"; }"; done
+for program in namegate cargo journalctl python systemctl $SCRIPTS; do eval "$program() { record $program \"\$@\"; }"; done
 sudo() { "$@"; }
 sh() { if [[ $1 == -c ]]; then eval "$2"; fi; }
 xargs() { while (($#)) && [[ $1 != namegate && $1 != sh ]]; do shift; done; if (($#)); then "$@"; fi; }
@@ -75,10 +75,10 @@ impl Recorder {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         // A redirection to a file that cannot be made keeps a call from being recorded.
-        let findings = dir.path().join("findings");
-        fs::create_dir(&findings).unwrap();
+        let below = ["docs", "findings"].map(|name| dir.path().join(name));
+        below.iter().for_each(|dir| fs::create_dir(dir).unwrap());
         if geteuid().is_root() {
-            for dir in [dir.path(), &findings] {
+            for dir in below.iter().map(PathBuf::as_path).chain([dir.path()]) {
                 std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
             }
         }
@@ -90,7 +90,7 @@ impl Recorder {
         let record = self.record();
         let _ = fs::remove_file(&record);
         let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", &format!("{RECORDER}\n{command}")]).current_dir(self.dir.path());
+        bash.args(["--norc", "-c", &format!("{RECORDER}\n{command}\nwait")]).current_dir(self.dir.path());
         bash.env_clear().env("RECORD", &record).env("SCRIPTS", &self.scripts).env("HOME", self.dir.path());
         if geteuid().is_root() {
             // A redirection is not held back: it must not reach files of the machine.
@@ -163,6 +163,15 @@ pub fn unit_error(call: &[String]) -> Option<String> {
     missing.next().map(|unit| format!("there is no {unit} in systemd/"))
 }
 
+/// What is wrong with a call of journalctl: a record has no such field.
+pub fn journal_error(call: &[String]) -> Option<String> {
+    let documented = read("docs/JSON.md");
+    let fields = call.iter().filter_map(|word| word.strip_prefix("NAMEGATE_")?.split_once('='));
+    let mut unknown =
+        fields.filter(|(field, _)| !documented.contains(&format!("`{}`", field.to_lowercase())));
+    unknown.next().map(|(field, _)| format!("docs/JSON.md has no field for NAMEGATE_{field}"))
+}
+
 #[test]
 fn commands_are_what_a_shell_reads_as_a_whole() {
     let block =
@@ -221,4 +230,6 @@ fn calls_that_would_fail_are_found() {
         assert_eq!(unit_error(&call(right)), None);
     }
     assert!(unit_error(&call("systemctl enable namegate-nothing@share")).is_some());
+    assert_eq!(journal_error(&call("journalctl NAMEGATE_RULE=truncated -o json")), None);
+    assert!(journal_error(&call("journalctl NAMEGATE_NOTHING=truncated")).is_some());
 }
