@@ -164,6 +164,21 @@ set_up() {
     require_cargo "$root"
 }
 
+# rust_target TARGET: makes sure that there is the standard library of a target.
+rust_target() {
+    if [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]]; then return; fi
+    if command -v rustup >/dev/null && rustup target add "$1"; then return; fi
+    echo "The target $1 is missing. Run: rustup target add $1" >&2
+    return 1
+}
+
+# build_program ROOT [ARGUMENT...]: builds the program, for scripts/release (NAMEGATE_PROFILE, NAMEGATE_AUDITABLE) with the list of its crates
+# inside.
+build_program() {
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$1/target}
+    cargo ${NAMEGATE_AUDITABLE:+auditable} build --profile "${NAMEGATE_PROFILE:-release}" --locked --manifest-path "$1/Cargo.toml" --bin namegate "${@:2}" >&2
+}
+
 # cargo_tool NAME VERSION [ARGUMENT...]: puts exactly this version of a tool of crates.io on the path, so that a script does the same
 # everywhere and every year. One of another version that the user has stays as it is.
 cargo_tool() {
