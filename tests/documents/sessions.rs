@@ -148,8 +148,9 @@ impl<'p> Run<'p> {
             assert!(reason.len() > 8, "say why a block is not run: {reason:?}");
             return Some(reason.to_owned());
         }
-        let needs_root =
-            block.language == "sh" || block.lines.iter().any(|line| line.contains("namegate mount "));
+        let needs = ["namegate mount ", "namegate watch "];
+        let needs_root = block.language == "sh"
+            || block.lines.iter().any(|line| needs.iter().any(|command| line.contains(command)));
         (!self.sandbox.is_whole() && (needs_root || self.is_cut))
             .then(|| "needs root and /dev/fuse".to_owned())
     }
