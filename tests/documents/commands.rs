@@ -27,8 +27,11 @@ pub const ONLY_PARSED: &[(&str, &str)] = &[
     ("python -m namegate", "it needs the Python package; scripts/test-wheel runs it"),
 ];
 
+/// How the program answers to its arguments, if it refuses them.
+type Refusal = fn(&Command, &[String]) -> Option<String>;
+
 /// What is wrong with a command, and how many calls in it were checked.
-fn errors(cli: &Command, recorder: &Recorder, command: &str) -> (usize, Vec<String>) {
+fn errors(cli: &Command, refusal: Refusal, recorder: &Recorder, command: &str) -> (usize, Vec<String>) {
     let calls = recorder.calls(command);
     let wrong = calls.iter().filter_map(|call| match call[0].as_str() {
         "namegate" => refusal(cli, call),
@@ -47,7 +50,7 @@ fn every_command_in_the_pages_is_one_that_the_program_accepts() {
     let (mut checked, mut wrong) = (0, Vec::new());
     let mut check = |page: &str, block: &Block| {
         for command in commands(block) {
-            let (calls, errors) = errors(&cli, &recorder, &command);
+            let (calls, errors) = errors(&cli, refusal, &recorder, &command);
             checked += calls;
             wrong.extend(errors.iter().map(|why| format!("{page}: {command}\n{why}")));
             let is_ours = ["namegate ", "scripts/", "cargo "].iter().any(|name| command.starts_with(name));
@@ -102,13 +105,19 @@ fn every_command_in_the_text_is_one_that_the_program_accepts() {
     let (mut checked, mut wrong) = (0, Vec::new());
     for page in pages().iter().filter(|page| *page != "CHANGELOG.md") {
         let prose = prose(&read(page));
-        let is_one = |code: &&str| code.starts_with("namegate ") && !code.starts_with("namegate is ");
-        // Text of a table has `\|` for `|`, and a synopsis has brackets.
-        for code in quoted(&prose).filter(is_one).filter(|code| !code.contains(['[', '|', '…'])) {
-            let calls = recorder.calls(code);
-            checked += calls.len();
-            let found = calls.iter().filter_map(|call| mistake(&cli, call));
-            wrong.extend(found.map(|why| format!("{page}: {code}\n{why}")));
+        let ours = ["namegate ", "scripts/", "cargo ", "systemctl ", "NAMEGATE_UPDATE="];
+        let is_one = |code: &str| {
+            let begins = ours.iter().any(|name| code.starts_with(name)) || code.contains("| namegate ");
+            // A message, a synopsis, several scripts, what is below scripts/.
+            let is_path = code.starts_with("scripts/")
+                && code.split(' ').next().is_some_and(|word| word.matches('/').count() > 1);
+            begins && !is_path && !code.starts_with("namegate is ") && !code.contains(['[', '…', '*', '{'])
+        };
+        // A table has `\|` for `|`.
+        for code in quoted(&prose).map(|code| code.replace(r"\|", "|")).filter(|code| is_one(code)) {
+            let (calls, found) = errors(&cli, mistake, &recorder, &code);
+            checked += calls;
+            wrong.extend(found.iter().map(|why| format!("{page}: {code}\n{why}")));
         }
     }
     assert!(checked > 120, "only {checked} commands were found");
