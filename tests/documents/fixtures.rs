@@ -22,17 +22,8 @@ pub const SHARE: &[&[u8]] = &[
     b"report.pdf",
 ];
 
-/// The tree that docs/MIGRATION.md migrates.
-pub const OLD_SHARE: &[&[u8]] = &[
-    b"B\xFCro/Gr\xF6\xDFe 2004.txt",
-    b"B\xFCro/Preise in \xA4.csv",
-    b"B\xFCro/Men\xFC.pdf",
-    b"Projekte/Bericht: Mai.doc",
-    b"Projekte/aux.h",
-    "Projekte/re\u{301}sume\u{301}.txt".as_bytes(),
-    b"README",
-    b"readme",
-];
+/// Pages that make their tree themselves, for readers.
+pub const BY_THEMSELVES: &[&str] = &["README.md", "docs/MIGRATION.md"];
 
 /// What pages use beside the tree, as a shell makes it in `/srv`.
 const SCRIPTS: &[(&str, &str)] = &[
