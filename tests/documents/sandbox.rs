@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::LazyLock;
 
 use nix::unistd::geteuid;
 
@@ -46,7 +47,7 @@ impl Sandbox {
         let srv = fs::canonicalize(dir.path()).unwrap().join("srv");
         fs::create_dir(&srv).unwrap();
         fs::create_dir(dir.path().join("top")).unwrap();
-        let inside = geteuid().is_root().then(|| hold(dir.path()));
+        let inside = is_possible().then(|| hold(dir.path()));
         Self { srv, inside, dir }
     }
 
@@ -94,6 +95,18 @@ impl Drop for Sandbox {
         }
         assert!(self.dir.path().exists(), "the commands of a page removed the sandbox");
     }
+}
+
+/// Whether this user may make one: in a container, root may lack the rights.
+pub fn is_possible() -> bool {
+    static IS: LazyLock<bool> = LazyLock::new(|| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--pid", "--fork", "true"]).stderr(Stdio::null());
+        geteuid().is_root()
+            && Path::new("/dev/fuse").exists()
+            && unshare.status().is_ok_and(|status| status.success())
+    });
+    *IS
 }
 
 /// Where the program is.
