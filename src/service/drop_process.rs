@@ -1,24 +1,24 @@
-//! A process that ends the connection with the kernel when the server has died.
+//! A process that has the kernel drop names for the server ([`namegate_mount::DropProcess`]), and ends the connection when the server has died.
 //!
-//! The kernel does that itself when the last descriptor of the connection is closed. But a thread of the server that has a name dropped
-//! from the kernel's cache waits for the lock of a directory (`fuse_reverse_inval_entry`, fs/fuse/dir.c), which a client holds until it has its
-//! reply. If the server is killed then, the thread waits for the client, the descriptors stay open as long as the thread is there, and the
-//! client waits for ever. So another process must end the connection. It is told when the main thread of the server ends (PR_SET_PDEATHSIG):
-//! that thread drops no names. It holds nothing that keeps the connection, nor its mount.
+//! The kernel ends a connection itself when its last descriptor is closed. But this process has one, and a thread of it may wait for a client that
+//! waits for the server. So it ends the connection, unless another server goes on with it. It is told when the main
+//! thread of the server ends (PR_SET_PDEATHSIG), which is the thread that has started it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
-use namegate_mount::ConnectionAborter;
+use namegate_mount::{DropProcess, drop_names_for};
 use namegate_sys::process::{close_all_but, fork, has_main_thread_ended};
+use namegate_sys::socket::{receive_fds, send_fds};
 use namegate_sys::tree::mount_nowhere;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal};
@@ -33,23 +33,23 @@ const SERVER_HAS_ENDED: Signal = Signal::SIGUSR1;
 
 /// The process, as the server sees it. It ends with the server, or before if it is not needed.
 #[derive(Debug)]
-pub struct AbortProcess {
-    line: UnixStream,
+pub struct NameDropProcess {
+    control: UnixStream,
     process: Pid,
     is_needed: AtomicBool,
 }
 
-impl AbortProcess {
+impl NameDropProcess {
     /// Starts the process. To be called by the main thread.
     ///
     /// # Errors
     /// This process has more than one thread, or the fork fails.
     pub fn start() -> io::Result<Self> {
-        let (line, other_end) = UnixStream::pair()?;
+        let (control, other_end) = UnixStream::pair()?;
         let server = process::id();
         match fork()? {
             ForkResult::Parent { child } => {
-                Ok(Self { line, process: child, is_needed: AtomicBool::new(false) })
+                Ok(Self { control, process: child, is_needed: AtomicBool::new(false) })
             }
             ForkResult::Child => {
                 // Errors are not reported from here: the server notices when this process ends.
@@ -60,12 +60,20 @@ impl AbortProcess {
     }
 }
 
-impl ConnectionAborter for AbortProcess {
-    fn abort_on_death(&self, connection: u32) -> io::Result<()> {
-        let mut line = &self.line;
-        line.write_all(&connection.to_ne_bytes())?;
+impl DropProcess for NameDropProcess {
+    fn connect(
+        &self,
+        device: BorrowedFd<'_>,
+        number: u32,
+        goes_on: bool,
+        lines: Vec<UnixStream>,
+    ) -> io::Result<()> {
+        let mut control = &self.control;
+        let fds = [device.as_raw_fd()].into_iter().chain(lines.iter().map(AsRawFd::as_raw_fd));
+        let [a, b, c, d] = number.to_ne_bytes();
+        send_fds(control, None, &[a, b, c, d, goes_on.into()], &fds.collect::<Vec<_>>())?;
         let mut answer = [0; 4];
-        line.read_exact(&mut answer)?;
+        control.read_exact(&mut answer)?;
         match i32::from_ne_bytes(answer) {
             0 => {
                 self.is_needed.store(true, Ordering::Relaxed);
@@ -74,38 +82,76 @@ impl ConnectionAborter for AbortProcess {
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
+
+    fn abort(&self) {
+        if let Err(error) = (&self.control).write_all(b"x") {
+            log::warn!("clients of the mount may have to wait: {error}");
+        }
+    }
 }
 
-impl Drop for AbortProcess {
+impl Drop for NameDropProcess {
     fn drop(&mut self) {
         if !self.is_needed.load(Ordering::Relaxed) {
-            let _ = self.line.shutdown(Shutdown::Both);
+            let _ = self.control.shutdown(Shutdown::Both);
             let _ = waitpid(self.process, None);
         }
     }
 }
 
-fn serve(line: OwnedFd, server: u32) -> io::Result<()> {
+fn serve(control: OwnedFd, server: u32) -> io::Result<()> {
     leave_standard_streams()?;
-    close_all_but(&line)?;
+    close_all_but(&control)?;
     // Signals that end the server reach the whole process group.
     SigSet::all().thread_block()?;
     set_pdeathsig(SERVER_HAS_ENDED)?;
-    let mut line = UnixStream::from(line);
-    let mut number = [0; 4];
-    line.read_exact(&mut number)?;
-    let connection = open_abort(u32::from_ne_bytes(number));
+    let mut control = UnixStream::from(control);
+    let mut message = [0; 5];
+    let (len, mut fds) = receive_fds(&control, &mut message)?;
+    if len != message.len() || fds.is_empty() {
+        return Ok(());
+    }
+    let [a, b, c, d, goes_on] = message;
+    let (device, lines) = (fds.remove(0), fds);
+    let connection = open_abort(u32::from_ne_bytes([a, b, c, d]));
     confinement::keep_nothing();
-    let errno = connection.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
-    line.write_all(&errno.to_ne_bytes())?;
-    let mut connection = connection?;
+    let started = connection.and_then(|connection| start_threads(&control, connection, &device, lines));
+    let errno = started.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+    control.write_all(&errno.to_ne_bytes())?;
+    let connection = started?;
     let signals = SigSet::from(SERVER_HAS_ENDED);
     loop {
         signals.wait()?;
-        if has_ended(server) {
-            return connection.write_all(b"1");
+        if !has_ended(server) {
+            continue;
         }
+        return if goes_on == 0 { abort(&connection) } else { Ok(()) };
     }
+}
+
+/// Starts the threads that drop names, and one that waits for the word to end the connection.
+fn start_threads(
+    control: &UnixStream,
+    connection: File,
+    device: &OwnedFd,
+    lines: Vec<OwnedFd>,
+) -> io::Result<Arc<File>> {
+    for line in lines {
+        let device = device.try_clone()?;
+        thread::Builder::new().spawn(move || drop_names_for(line.into(), device))?;
+    }
+    let connection = Arc::new(connection);
+    let (mut control, to_end) = (control.try_clone()?, connection.clone());
+    thread::Builder::new().spawn(move || {
+        if control.read_exact(&mut [0]).is_ok() {
+            let _ = abort(&to_end);
+        }
+    })?;
+    Ok(connection)
+}
+
+fn abort(mut connection: &File) -> io::Result<()> {
+    connection.write_all(b"1")
 }
 
 /// Opens the file that ends the connection when it is written to. It belongs to this connection, whichever gets its number later.

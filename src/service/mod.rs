@@ -1,9 +1,9 @@
 //! Serves a mount, or runs a watch, as a service: signals, control socket, health checks, service manager and confinement.
 
 pub mod confinement;
-mod connection_aborter;
 pub mod control;
 pub mod detach;
+mod drop_process;
 #[cfg(feature = "guard")]
 pub mod guard_events;
 pub mod health;

@@ -9,7 +9,7 @@ use namegate_core::gate::Gate;
 use namegate_core::name::display::{display, shown};
 use namegate_core::policy::config::Config;
 use namegate_core::policy::profile;
-use namegate_mount::{ConnectionAborter, Options, ServeConfig, SourceRequirements};
+use namegate_mount::{Caching, DropProcess, Options, ServeConfig, SourceRequirements};
 use namegate_settings::{CacheMode, ConfigFile, LockKeeping, MountSettings, Transport};
 use namegate_telemetry::audit::{self, AuditLog};
 use namegate_telemetry::metrics::{Metrics, OutletSettings};
@@ -84,8 +84,8 @@ impl MountConfig {
         Ok(())
     }
 
-    /// The mount options. `aborter` ends the connection with the kernel if the server dies.
-    pub fn options(&self, aborter: Option<Arc<dyn ConnectionAborter>>) -> Options {
+    /// The mount options. `dropper` has the kernel drop names.
+    pub fn options(&self, dropper: Option<Arc<dyn DropProcess>>) -> Options {
         Options {
             fsname: self.settings.fsname.clone(),
             flags: self.settings.kernel_flags(Options::DEFAULT_FLAGS),
@@ -95,8 +95,7 @@ impl MountConfig {
             locks: self.settings.locks(),
             export: self.settings.export(),
             idmap: self.settings.idmap(),
-            coherent: self.coherent(),
-            aborter,
+            caching: self.caching(dropper),
             require: SourceRequirements {
                 mount_point: self.settings.require_mount_point(),
                 marker: self.settings.require_marker.clone(),
@@ -105,21 +104,20 @@ impl MountConfig {
         }
     }
 
-    /// Whether something must end the connection with the kernel if the server dies, and can: names are to be dropped from its cache, and the mount
-    /// does not go on with another server.
-    pub(super) fn needs_aborter(&self) -> bool {
-        let drops_names = self.coherent().is_ok() || self.serve.gate.knows_spellings();
-        drops_names && !self.settings.survive() && geteuid().is_root()
+    /// How the kernel is made to cache. `dropper` has it drop names.
+    pub(super) fn caching(&self, dropper: Option<Arc<dyn DropProcess>>) -> Caching {
+        Caching { coherent: self.coherent(), dropper }
+    }
+
+    /// Whether the kernel is to drop names, and can be made to.
+    pub(super) fn drops_names(&self) -> bool {
+        (self.coherent().is_ok() || self.serve.gate.knows_spellings()) && geteuid().is_root()
     }
 
     /// Whether caches are to be kept until the source changes; otherwise why not.
     fn coherent(&self) -> Result<(), &'static str> {
         if self.settings.cache() == CacheMode::Timeout {
             return Err("as configured");
-        }
-        if self.settings.survive() {
-            // Its successor does not know which names the kernel has.
-            return Err("the mount survives its server");
         }
         // The server changes these files for itself, and such changes by the server count as those of clients.
         let is_inside = |file: &PathBuf| {

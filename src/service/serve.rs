@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use namegate_core::name::display::shown;
-use namegate_mount::{ConnectionAborter, EndOfService, Mounted, ServeConfig};
+use namegate_mount::{DropProcess, EndOfService, Mounted, ServeConfig};
 use namegate_scan::report::layout::counted;
 use namegate_settings::MountSettings;
 use namegate_survive::{
@@ -85,7 +85,7 @@ fn serve_after(
     let recent = Arc::new(RecentRefusals::default());
     let audit = AuditSettings { recent: recent.clone(), ..config.open_audit(metrics.clone())? };
     let source = path::absolute(&config.source).unwrap_or(config.source.clone());
-    let mounted = mount(&config, held.as_ref(), audit, supervision.aborter())?;
+    let mounted = mount(&config, held.as_ref(), audit, supervision.dropper())?;
     let _outlets = outlets.start().map_err(ServeError::new)?;
     if let Some(ready) = start.ready {
         ready.detach().map_err(cannot("go into the background"))?;
@@ -191,7 +191,7 @@ fn mount(
     config: &MountConfig,
     held: Option<&HeldServer>,
     audit: AuditSettings,
-    aborter: Option<Arc<dyn ConnectionAborter>>,
+    dropper: Option<Arc<dyn DropProcess>>,
 ) -> Result<Mounted, ServeError> {
     if let Some(held) = held.filter(|held| held.has_mount()) {
         let ServeConfig { gate, settings } = config.serve.clone();
@@ -201,9 +201,9 @@ fn mount(
         let serve = ServeConfig::new(gate, MountSettings { mode, ..settings });
         // The mode set by hand may exclude a policy that was changed since; the mount goes on all the same.
         check_encoding(&serve.gate).unwrap_or_else(|why| log::error!("{why}; nothing is encoded"));
-        return namegate_mount::resume(left, serve, audit).map_err(ServeError::new);
+        return namegate_mount::resume(left, serve, audit, &config.caching(dropper)).map_err(ServeError::new);
     }
-    let mut options = config.options(aborter);
+    let mut options = config.options(dropper);
     if let Some(held) = held {
         let record = config.settings.record();
         held.state.set_request(&mount_request(config), &record).map_err(ServeError::new)?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use namegate_mount::ConnectionAborter;
+use namegate_mount::DropProcess;
 
 use super::confinement::{Confinement, confine, give_up, raise_open_files};
-use super::connection_aborter::AbortProcess;
+use super::drop_process::NameDropProcess;
 use super::health::{Patient, Prober, Pulse};
 use super::mount_config::MountConfig;
 use super::notify::ServiceManager;
@@ -16,7 +16,7 @@ use super::serve_error::{ServeError, cannot};
 pub(super) struct Supervision {
     manager: ServiceManager,
     prober: Option<Prober>,
-    aborter: Option<Arc<dyn ConnectionAborter>>,
+    dropper: Option<Arc<dyn DropProcess>>,
     is_confined: bool,
 }
 
@@ -27,9 +27,8 @@ impl Supervision {
         let is_confined = config.settings.sandbox();
         let prober = manager.is_there().then(|| Prober::start(&config.mountpoint)).transpose();
         let prober = prober.map_err(cannot("start the health check process"))?;
-        let aborter = config.needs_aborter().then(AbortProcess::start).transpose();
-        let aborter =
-            aborter.map_err(cannot("start the process that ends the connection if the server dies"))?;
+        let dropper = config.drops_names().then(NameDropProcess::start).transpose();
+        let dropper = dropper.map_err(cannot("start the process that drops names"))?;
         if is_confined {
             give_up(config.must_see_calls()).map_err(|error| {
                 ServeError::new(format!(
@@ -37,13 +36,13 @@ impl Supervision {
                 ))
             })?;
         }
-        let aborter = aborter.map(|aborter| Arc::new(aborter) as Arc<dyn ConnectionAborter>);
-        Ok(Self { manager, prober, aborter, is_confined })
+        let dropper = dropper.map(|dropper| Arc::new(dropper) as Arc<dyn DropProcess>);
+        Ok(Self { manager, prober, dropper, is_confined })
     }
 
-    /// What ends the connection with the kernel if the server dies.
-    pub(super) fn aborter(&self) -> Option<Arc<dyn ConnectionAborter>> {
-        self.aborter.clone()
+    /// What has the kernel drop names.
+    pub(super) fn dropper(&self) -> Option<Arc<dyn DropProcess>> {
+        self.dropper.clone()
     }
 
     /// Call this when the mount is live: confines the server, and reports its status to the service manager from the first

@@ -372,9 +372,13 @@ fn change_until_it_fails(directory: &Path) -> Child {
 
 #[test]
 fn clients_of_a_killed_server_do_not_hang() {
-    // A thread of the server that drops a name waits for the clients in the directory.
+    kill_under_changes(|| coherent(&[]).map(|(mounted, _)| mounted));
+}
+
+/// Kills servers while clients and others change the same directory: what drops a name waits for the clients in the directory.
+pub fn kill_under_changes(mount: impl Fn() -> Option<TestMount>) {
     for round in 0..8 {
-        let Some((mut mounted, _)) = coherent(&[]) else { return };
+        let Some(mut mounted) = mount() else { return };
         let (there, here) = (mounted.backing().join("dir"), mounted.mnt().join("dir"));
         fs::create_dir(&there).unwrap();
         let mut beside = change_until_it_fails(&there);

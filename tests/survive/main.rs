@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod clients;
+mod coherent;
 mod faults;
 mod kills;
 mod remains;

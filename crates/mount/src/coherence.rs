@@ -23,13 +23,15 @@
 //! waits for the client, comes too late. So while names are being dropped, those are dropped, too, to which the server renames
 //! (`Listening::drop_moved`): its events come in order, but for those that the kernel merges with earlier ones.
 //!
-//! Lost events (an overflow of the queue) count as changes of everything: of all names in [`GivenNames`], and of all nodes.
+//! Lost events (an overflow of the queue, and what has happened between two servers of a mount) count as changes of everything: of all
+//! names in [`GivenNames`], and of all nodes.
 
 mod given;
 mod invalidator;
 mod listener;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -38,8 +40,11 @@ use nix::sys::stat::FileStat;
 use parking_lot::Mutex;
 
 use self::given::GivenNames;
+use self::given::TakenNames;
+use self::invalidator::{Invalidator, StaleEntries};
 pub(super) use self::listener::ChangeListener;
-use super::server::ConfiguredServer;
+use super::journal::MountJournal;
+use super::server::{ConfiguredServer, Server};
 use crate::passthrough::NodeId;
 
 /// How long the kernel keeps what is dropped when it changes. It bounds the harm of what nobody has thought of.
@@ -63,15 +68,20 @@ pub(super) struct Coherence {
     status: Mutex<CacheStatus>,
 }
 
-impl Default for Coherence {
-    fn default() -> Self {
+impl Coherence {
+    /// `journal` notes what a successor of this process must know.
+    pub(super) fn new(journal: &'static dyn MountJournal) -> Self {
         let status = CacheStatus { since: SystemTime::now(), why_not: Some("not begun".into()) };
         let (is_active, batches) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { is_active, batches, given: Mutex::default(), status: Mutex::new(status) }
+        let given = Mutex::new(GivenNames::new(journal.kept_names()));
+        Self { is_active, batches, given, status: Mutex::new(status) }
     }
-}
 
-impl Coherence {
+    /// Whether names are noted for a successor.
+    pub(super) fn goes_on(&self) -> bool {
+        self.given.lock().goes_on()
+    }
+
     pub(super) fn status(&self) -> CacheStatus {
         self.status.lock().clone()
     }
@@ -97,15 +107,29 @@ impl Coherence {
         self.batches.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// All names that the kernel may keep; they count as dropped. From now on no reply lasts that was begun before.
-    pub(super) fn take_names(&self) -> Vec<(NodeId, Vec<OsString>)> {
+    /// All names that the kernel may keep; they count as dropped when this is. From now on no reply lasts that was begun before.
+    pub(super) fn take_names(&self) -> TakenNames {
         self.count_batch();
         self.given.lock().take()
+    }
+
+    /// The names that the kernel may keep since a predecessor; they count as dropped when this is.
+    fn take_left_names(&self) -> TakenNames {
+        self.given.lock().take_left()
     }
 
     /// The kernel has forgotten a node, and with it all names in it.
     pub(super) fn forget(&self, node: NodeId) {
         self.given.lock().forget(node);
+    }
+}
+
+/// Has the kernel drop what it keeps since a predecessor, where nobody listens for changes.
+pub(super) fn drop_left(server: &Arc<Server>) {
+    if server.coherence.goes_on() {
+        let stale =
+            StaleEntries { nodes: server.tree.all_nodes(), taken: server.coherence.take_left_names() };
+        Invalidator::new(Arc::downgrade(server)).invalidate(&Arc::new(stale));
     }
 }
 
@@ -168,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_reply_lasts_only_if_no_event_was_read_since_it_was_begun() {
-        let coherence = Coherence::default();
+        let coherence = Coherence::new(&namegate_wire::NoJournal);
         assert_eq!(coherence.begin(), None, "nobody listens");
         assert!(!coherence.holds_since(None));
         coherence.set_status(None);
@@ -177,7 +201,10 @@ mod tests {
         coherence.count_batch();
         assert!(!coherence.holds_since(begun) && coherence.holds_since(coherence.begin()));
         let begun = coherence.begin();
-        assert!(coherence.take_names().is_empty() && !coherence.holds_since(begun), "all events were lost");
+        assert!(
+            coherence.take_names().names.is_empty() && !coherence.holds_since(begun),
+            "all events were lost"
+        );
         let begun = coherence.begin();
         coherence.set_status(Some("enough".into()));
         assert!(!coherence.holds_since(begun) && coherence.status().why_not.is_some());

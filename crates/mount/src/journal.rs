@@ -1,5 +1,6 @@
 //! What a mount records, so that another server can take over when this one ends. [`NoJournal`] records nothing.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,8 @@ use crate::passthrough::TreeJournal;
 /// A mount as another server finds it again.
 #[derive(Clone, Copy, Debug)]
 pub struct MountRecord<'a> {
+    /// The source, a path without links.
+    pub source: &'a Path,
     pub mountpoint: &'a Path,
     /// The device number in the mount table.
     pub device: Option<&'a str>,
@@ -77,6 +80,11 @@ pub trait MountJournal: RequestJournal + TreeJournal {
     /// The kernel must not cache names of an entry with this hash from now on.
     fn note_uncached_name(&self, _hash: u64) {}
 
+    /// Where names are noted that the kernel keeps until it is made to drop them.
+    fn kept_names(&self) -> Option<&dyn KeptNames> {
+        None
+    }
+
     /// The hashes of entries of which a previous server has noted that.
     fn uncached_names(&self) -> Vec<u64> {
         Vec::new()
@@ -84,6 +92,24 @@ pub trait MountJournal: RequestJournal + TreeJournal {
 }
 
 impl MountJournal for NoJournal {}
+
+/// Names that the kernel keeps until it is made to drop them.
+pub trait KeptNames: Debug + Sync {
+    /// Notes a name in the directory with this number; `is_kept` if the kernel keeps it in any case. Returns whether there was room.
+    fn note(&self, parent: u64, name: &OsStr, is_kept: bool) -> bool;
+
+    /// Whether those that were parted before are forgotten.
+    fn can_part(&self) -> bool;
+
+    /// Parts names that are noted from now on from those that were noted before, if that is [possible](Self::can_part).
+    fn part(&self);
+
+    /// Forgets those that were noted before the last parting: the kernel has dropped them.
+    fn forget_parted(&self);
+
+    /// All of them.
+    fn all(&self) -> Vec<(u64, OsString)>;
+}
 
 /// While this exists, the calling thread serves a request that another one has received.
 pub(super) struct AttachedRequest(&'static dyn MountJournal);
@@ -110,6 +136,7 @@ pub struct LeftMount {
     pub journal: &'static dyn MountJournal,
     /// The source.
     pub root: OwnedFd,
+    pub source: PathBuf,
     pub mountpoint: PathBuf,
     /// The device number in the mount table.
     pub device: Option<String>,

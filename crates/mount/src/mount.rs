@@ -6,12 +6,11 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use namegate_core::gate::Mode as GateMode;
-use namegate_settings::Transport;
 use namegate_sys::capability::{CapabilitySet, CapabilitySets};
 use namegate_sys::open_files;
 use namegate_sys::release;
@@ -24,12 +23,13 @@ use nix::sys::stat::{Mode, fstat, stat, umask};
 use nix::unistd::geteuid;
 
 use super::attach::{Attaching, Attachment};
-use super::coherence::ChangeListener;
+use super::coherence::{ChangeListener, drop_left};
+use super::dropper::Dropper;
 use super::error::Error;
 use super::journal::{LeftMount, MountJournal, MountRecord};
 use super::mounted::Mounted;
 use super::mountpoint::{detach_dead, mount_at};
-use super::options::Options;
+use super::options::{Caching, Options};
 use super::request_core::RequestCore;
 use super::serve_config::ServeConfig;
 use super::server::Server;
@@ -66,7 +66,6 @@ pub fn mount(
     };
 
     let rings = start_rings(options).map_err(Error::Rings)?;
-    let has_rings = rings.is_some();
 
     prepare_process();
     let no_export = |errno| Error::Export(source.into(), errno);
@@ -102,6 +101,7 @@ pub fn mount(
     let session = MountSession::begin(&core, requests, options, rings).map_err(not_mounted)?;
     let attachment = attaching.finish(&session).map_err(not_mounted)?;
     let record = MountRecord {
+        source: &canonical_source,
         mountpoint: &target,
         device: attachment.device_number(),
         root_number: core.root_number.get().copied().unwrap_or(NodeId::ROOT.0),
@@ -111,25 +111,27 @@ pub fn mount(
     log::info!("mounted");
     core.server.notify_by(Notifier::new(attachment.device().map_err(not_mounted)?));
     core.backing.register_with(attachment.device().map_err(not_mounted)?);
-    listen(&core, options, &canonical_source, || guard(options, attachment.device_number(), has_rings));
+    listen(&core, &session, &attachment, &options.caching, &canonical_source);
     Ok(Mounted::new(session, attachment, core, &target))
 }
 
-/// Listens for direct changes in the source, where that is asked for and possible. Otherwise caches expire. `guard` has the connection end if
-/// this process dies.
-fn listen(core: &RequestCore, options: &Options, source: &Path, guard: impl Fn() -> Result<(), String>) {
+/// Listens for direct changes in the source, where that is asked for and possible. Otherwise caches expire.
+fn listen(
+    core: &RequestCore,
+    session: &MountSession,
+    attachment: &Attachment,
+    caching: &Caching,
+    source: &Path,
+) {
     let server = &core.server;
     // An own name is dropped when another spelling is used, whatever becomes of coherence.
     let has_spellings = server.active_config().equivalence.is_some();
-    let guarded = has_spellings.then(&guard);
-    if let Some(Ok(())) = guarded {
-        server.pruning.note_guarded();
-    }
+    let connected = (has_spellings || caching.coherent.is_ok()).then(|| connect(server, attachment, caching));
     let begin = || {
-        options.coherent?;
-        why_not(core, options).map_or(Ok(()), Err)?;
+        caching.coherent?;
+        why_not(core, session).map_or(Ok(()), Err)?;
         let listener = ChangeListener::new(server.tree.root(), source)?;
-        guarded.unwrap_or_else(guard)?;
+        connected.unwrap_or(Ok(()))?;
         listener.start(server).map_err(|error| format!("no thread: {error}"))
     };
     match begin() {
@@ -137,28 +139,28 @@ fn listen(core: &RequestCore, options: &Options, source: &Path, guard: impl Fn()
         Err(why) => {
             log::info!("caches expire by their timeouts: {why}");
             server.coherence.set_status(Some(why));
+            drop_left(server);
         }
     }
 }
 
-/// Has the connection end if this process dies. `device` is the device number of the mount, as the mount table has it.
-fn guard(options: &Options, device: Option<&str>, has_rings: bool) -> Result<(), String> {
-    let why = |why: &dyn fmt::Display| format!("nothing could end the connection if the server died: {why}");
-    if has_rings {
-        // The kernel ends a request that it has given to a ring only with the ring (`FRRS_FUSE_REQ`, fs/fuse/dev_uring.c), which lives as long
-        // as a thread of the process.
-        return Err(why(&"the transport is io_uring"));
-    }
-    let aborter = options.aborter.as_ref().ok_or_else(|| why(&"no process does that"))?;
-    let connection = device.and_then(|device| device.split_once(':')?.1.parse().ok());
-    aborter.abort_on_death(connection.ok_or_else(|| why(&"it has no number"))?).map_err(|error| why(&error))
+/// Has another process drop names from now on.
+fn connect(server: &Server, attachment: &Attachment, caching: &Caching) -> Result<(), String> {
+    let why = |why: &dyn fmt::Display| format!("no other process can drop names: {why}");
+    let process = caching.dropper.clone().ok_or_else(|| why(&"none was started"))?;
+    let number = attachment.device_number().and_then(|device| device.split_once(':')?.1.parse().ok());
+    let number = number.ok_or_else(|| why(&"the connection has no number"))?;
+    let device = attachment.device().map_err(|error| why(&error))?;
+    let dropper = Dropper::connect(process, device.as_fd(), number, server.coherence.goes_on());
+    server.drop_by(dropper.map_err(|error| why(&error))?);
+    Ok(())
 }
 
-/// Why a mount with these options cannot drop from its caches what changes.
-fn why_not(core: &RequestCore, options: &Options) -> Option<&'static str> {
+/// Why a mount cannot drop from its caches what changes.
+fn why_not(core: &RequestCore, session: &MountSession) -> Option<&'static str> {
     /// Before, a name could be dropped only with what is mounted below it (FUSE_EXPIRE_ONLY).
     const EXPIRES_NAMES: (u32, u32, u32) = (6, 2, 0);
-    if options.transport == Transport::Fuser {
+    if matches!(session, MountSession::Fuser(_)) {
         return Some("the transport is fuser");
     }
     if release::running() < Some(EXPIRES_NAMES) {
@@ -216,8 +218,13 @@ pub fn check(source: &Path, mountpoint: &Path, options: &Options) -> Result<(), 
 ///
 /// # Errors
 /// The predecessor has left too little.
-pub fn resume(left: LeftMount, config: ServeConfig, audit: audit::AuditSettings) -> Result<Mounted, Error> {
-    let LeftMount { journal, root, mountpoint, device, root_number, export_key, .. } = left;
+pub fn resume(
+    left: LeftMount,
+    config: ServeConfig,
+    audit: audit::AuditSettings,
+    caching: &Caching,
+) -> Result<Mounted, Error> {
+    let LeftMount { journal, root, source, mountpoint, device, root_number, export_key, .. } = left;
     let errno_error = |errno: Errno| Error::Serving(errno.into());
     prepare_process();
     let key = export_key.map(HandleKey);
@@ -237,7 +244,7 @@ pub fn resume(left: LeftMount, config: ServeConfig, audit: audit::AuditSettings)
     core.server.notify_by(Notifier::new(attachment.device().map_err(Error::Serving)?));
     core.backing.register_with(attachment.device().map_err(Error::Serving)?);
     core.backing.take_over(&core.server.tree, &recovered);
-    core.server.coherence.set_status(Some("the mount survives its server".into()));
+    listen(&core, &session, &attachment, caching, &source);
     journal.taken_over();
     let (nodes, open) = (core.server.tree.nodes(), core.server.tree.open_files());
     log::info!(

@@ -16,6 +16,7 @@ use namegate_wire::StopReading;
 
 use super::attach::Attachment;
 use super::coherence::CacheStatus;
+use super::dropper::NameDrop;
 use super::error::Error;
 use super::holders::holders;
 use super::node_number::numbers;
@@ -114,12 +115,12 @@ impl Mounted {
         match endings.recv() {
             Ok(Ending::Stuck(what)) => {
                 core.server.close_audit();
-                hang_up();
+                hang_up(&core.server);
                 Err(Error::Stuck(what))
             }
             Ok(Ending::Cut) => {
                 core.server.close_audit();
-                hang_up();
+                hang_up(&core.server);
                 Ok(EndOfService::Unmounted)
             }
             Ok(Ending::Served(Ok(()))) if stop.is_some_and(|stop| stop.is_asked()) => {
@@ -147,9 +148,12 @@ impl Mounted {
     }
 }
 
-/// Closes the FUSE device, so that the kernel answers all waiting clients with an error. Otherwise they would wait as long as threads of
-/// this process are stuck.
-fn hang_up() {
+/// Ends the connection, so that the kernel answers all waiting clients with an error. Otherwise they would wait as long as threads of this
+/// process are stuck.
+fn hang_up(server: &Server) {
+    if let Some(dropper) = server.dropper() {
+        dropper.abort();
+    }
     let null = OpenOptions::new().read(true).write(true).open("/dev/null");
     if let Err(error) = null.and_then(|null| replace_descriptors(Path::new("/dev/fuse"), &null.into())) {
         log::warn!("clients of the mount may have to wait: {error}");
@@ -195,17 +199,15 @@ impl Handle {
                 let Some(server) = server.upgrade() else { return };
                 let Some(notifier) = server.notifier() else { return };
                 // Also names of nothing, and names that were removed.
-                let names = server.coherence.take_names();
-                names.iter().for_each(|(parent, names)| server.expire_names(*parent, names));
-                server.forget_names(&gate, |directory, name| {
-                    for parent in numbers(directory) {
-                        let forgotten = match name {
-                            Some(name) => notifier.forget_entry(parent, name),
-                            None => notifier.forget_inode(parent, true),
-                        };
-                        if let Err(error) = forgotten {
-                            log::debug!("the kernel does not forget: {error}");
-                        }
+                let taken = server.coherence.take_names();
+                for (parent, names) in &taken.names {
+                    server.drop_names(*parent, names, NameDrop::Expire);
+                }
+                server.forget_names(&gate, |directory, names| {
+                    server.drop_names(directory, names, NameDrop::Forget);
+                    for number in numbers(directory) {
+                        let forgotten = notifier.forget_inode(number, true);
+                        forgotten.unwrap_or_else(|error| log::debug!("the kernel does not forget: {error}"));
                     }
                 });
             });

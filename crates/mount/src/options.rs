@@ -1,7 +1,5 @@
 //! Mount options, and their form for the kernel and for fusermount3.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +8,7 @@ use namegate_wire::NoJournal;
 use nix::mount::MsFlags;
 use nix::unistd::geteuid;
 
+use super::dropper::DropProcess;
 use super::journal::MountJournal;
 use super::source::SourceRequirements;
 
@@ -32,25 +31,20 @@ pub struct Options {
     pub export: bool,
     /// The mount may be mounted elsewhere with other owners (mount_setattr(2), MOUNT_ATTR_IDMAP).
     pub idmap: bool,
-    /// Names and attributes are cached until they change, if changes of the source are reported. Otherwise why not.
-    pub coherent: Result<(), &'static str>,
-    /// What ends the connection if this process dies. Without it the kernel is made to drop no names in use, and nothing is cached for which that
-    /// is needed.
-    pub aborter: Option<Arc<dyn ConnectionAborter>>,
+    pub caching: Caching,
     /// What the source must be.
     pub require: SourceRequirements,
     /// What a successor of this process takes over.
     pub journal: &'static dyn MountJournal,
 }
 
-/// Ends the connection with the kernel if this process dies. Without that, clients could hang for ever: a thread that has the kernel drop names
-/// may wait for a client that waits for this process.
-pub trait ConnectionAborter: fmt::Debug + Send + Sync {
-    /// From now on the death of this process ends the connection with this number, which is the minor number of the mount's device.
-    ///
-    /// # Errors
-    /// It cannot be ended from outside.
-    fn abort_on_death(&self, connection: u32) -> io::Result<()>;
+/// How the kernel is made to cache.
+#[derive(Clone, Debug)]
+pub struct Caching {
+    /// Names and attributes are cached until they change, if changes of the source are reported. Otherwise why not.
+    pub coherent: Result<(), &'static str>,
+    /// What has the kernel drop names in use. Without it that is not done, and nothing is cached for which it is needed.
+    pub dropper: Option<Arc<dyn DropProcess>>,
 }
 
 impl Default for Options {
@@ -64,8 +58,7 @@ impl Default for Options {
             locks: LockKeeping::default(),
             export: false,
             idmap: false,
-            coherent: Err("as configured"),
-            aborter: None,
+            caching: Caching { coherent: Err("as configured"), dropper: None },
             require: SourceRequirements::default(),
             journal: &NoJournal,
         }

@@ -10,11 +10,11 @@
 //! The same is done for the own name of an entry when a client uses another spelling of it ([`crate::spelling`]).
 
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
+use super::dropper::NameDrop;
 use super::server::Server;
 use crate::passthrough::NodeId;
 
@@ -23,9 +23,6 @@ use crate::passthrough::NodeId;
 pub(super) struct Pruning {
     /// Whether the kernel supports the message.
     is_supported: OnceLock<bool>,
-    /// Whether the connection ends if this process dies. Otherwise no name in use may be dropped: the thread that waits for the clients in
-    /// its directory would keep the process, and with it the connection, and the clients would wait for ever.
-    is_guarded: AtomicBool,
     /// Queue of the thread that sends what waits for other requests.
     forcing: OnceLock<Option<SyncSender<ForcedDrop>>>,
 }
@@ -38,17 +35,10 @@ enum ForcedDrop {
     Name(NodeId, OsString),
 }
 
-impl Pruning {
-    /// From now on the connection ends if this process dies.
-    pub(super) fn note_guarded(&self) {
-        self.is_guarded.store(true, Ordering::Relaxed);
-    }
-}
-
 impl Server {
     /// Whether a name can be dropped that is in use.
     pub(super) fn can_drop_names(&self) -> bool {
-        self.pruning.is_guarded.load(Ordering::Relaxed) && self.can_prune()
+        self.dropper().is_some() && self.can_prune()
     }
 
     /// Whether the kernel drops names that are not in use at once.
@@ -106,20 +96,17 @@ impl Server {
 fn force(server: &Weak<Server>, dropped: &Receiver<ForcedDrop>) {
     for dropped in dropped {
         let Some(server) = server.upgrade() else { return };
-        let Some(notifier) = server.notifier() else { continue };
         let nodes = match dropped {
             ForcedDrop::Name(parent, shown) => {
-                server.expire_names(parent, &[shown]);
+                server.drop_names(parent, &[shown], NameDrop::Expire);
                 continue;
             }
             ForcedDrop::Nodes(nodes) => nodes,
         };
         for (parent, name) in nodes.into_iter().filter_map(|node| server.tree.place(node)) {
             // Usually the kernel caches the stored name; an equivalent name stays cached.
-            if let Some(shown) = server.active_config().serve.gate.show(&name)
-                && let Err(error) = notifier.forget_entry(parent.0, &shown.name)
-            {
-                log::debug!("the kernel does not forget: {error}");
+            if let Some(shown) = server.active_config().serve.gate.show(&name) {
+                server.drop_names(parent, &[shown.name.into_owned()], NameDrop::Forget);
             }
         }
     }

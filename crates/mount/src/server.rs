@@ -1,7 +1,8 @@
 //! A backing tree behind a gate, by the configuration that is active.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::ops::{ControlFlow, Deref};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
@@ -14,8 +15,10 @@ use namegate_wire::{NoJournal, Notifier};
 use nix::errno::Errno;
 
 use super::coherence::Coherence;
+use super::dropper::{Dropper, NameDrop};
 use super::failure::RequestFailure;
 use super::journal::MountJournal;
+use super::node_number::numbers;
 use super::prune::Pruning;
 use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::{NameHash, UncachedNames};
@@ -35,6 +38,7 @@ pub struct Server {
     pub(super) metrics: Option<Arc<Metrics>>,
     /// The channel for notifications to the kernel.
     notifier: OnceLock<Notifier>,
+    dropper: OnceLock<Dropper>,
     pub(super) pruning: Pruning,
     pub(super) coherence: Coherence,
 }
@@ -60,8 +64,9 @@ impl Server {
             audit: None,
             metrics: None,
             notifier: OnceLock::new(),
+            dropper: OnceLock::new(),
             pruning: Pruning::default(),
-            coherence: Coherence::default(),
+            coherence: Coherence::new(&NoJournal),
         }
     }
 
@@ -73,6 +78,36 @@ impl Server {
 
     pub(super) fn notifier(&self) -> Option<&Notifier> {
         self.notifier.get()
+    }
+
+    /// Has names dropped by `dropper` from now on.
+    pub(super) fn drop_by(&self, dropper: Dropper) {
+        // A server has one mount.
+        let _ = self.dropper.set(dropper);
+    }
+
+    /// What drops names without harm if this process is killed.
+    pub(super) fn dropper(&self) -> Option<&Dropper> {
+        self.dropper.get().filter(|dropper| dropper.is_there())
+    }
+
+    /// Has the kernel drop `names` in `parent`. Waits for requests about entries of it: not for a thread that serves requests.
+    pub(super) fn drop_names(&self, parent: NodeId, names: &[OsString], how: NameDrop) {
+        for number in numbers(parent) {
+            let dropped = match (self.dropper(), self.notifier()) {
+                (Some(dropper), _) => dropper.drop_names(number, names, how),
+                (None, Some(notifier)) => {
+                    names.iter().map(|name| how.drop_by(notifier, number, name)).fold(Ok(()), io::Result::and)
+                }
+                (None, None) => return,
+            };
+            match dropped {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    self.coherence.set_status(Some("the process that drops names has ended".into()))
+                }
+                dropped => dropped.unwrap_or_else(|error| log::debug!("the kernel does not forget: {error}")),
+            }
+        }
     }
 
     pub(super) fn active_config(&self) -> Guard<Arc<ActiveConfig>> {
@@ -95,7 +130,7 @@ impl Server {
 
     /// Makes the kernel forget, by `forget`, cached names that meant something else with `before`, and all cached listings.
     /// This takes as long as listing all directories in the lookup table.
-    pub(super) fn forget_names(&self, before: &Gate, mut forget: impl FnMut(NodeId, Option<&OsStr>)) {
+    pub(super) fn forget_names(&self, before: &Gate, mut forget: impl FnMut(NodeId, &[OsString])) {
         for directory in self.tree.directories() {
             let (after, mut names) = (self.active_config(), Vec::new());
             // A directory that cannot be listed now cannot be listed by clients either.
@@ -105,8 +140,7 @@ impl Server {
                 }
                 ControlFlow::Continue(())
             });
-            names.iter().for_each(|name| forget(directory, Some(name)));
-            forget(directory, None);
+            forget(directory, &names);
         }
     }
 
@@ -144,7 +178,7 @@ impl Server {
     /// The server of a mount with this journal.
     #[must_use]
     pub fn with_journal(self, journal: &'static dyn MountJournal) -> Self {
-        Self { uncached: UncachedNames::new(journal), ..self }
+        Self { uncached: UncachedNames::new(journal), coherence: Coherence::new(journal), ..self }
     }
 
     /// The server with metrics of names that are refused or let through.

@@ -9,6 +9,7 @@ mod faults;
 mod fd_store;
 mod holder;
 pub mod journal;
+mod kept_names;
 mod layout;
 mod predecessor;
 mod records;

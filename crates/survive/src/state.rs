@@ -21,6 +21,7 @@ use namegate_sys::inherited::Inherited;
 use namegate_sys::shared::{SharedMemory, SharedSizes};
 use namegate_wire::{Device, Negotiated};
 
+use super::kept_names::HALF_WORDS;
 use super::layout::{ANSWERED, JOURNAL_WORDS, NODE_FD, NODE_WORDS, OPEN_FD, OPEN_WORDS, descriptor};
 use super::slots::SlotTable;
 
@@ -29,10 +30,10 @@ pub const MOST_READERS: usize = 128;
 
 /// The version of the layout of this state. Another version of the program can take over a mount if it has the same one: change it with
 /// every change of what is stored, and of what a stored value means, unless both versions can do without.
-pub const LAYOUT: u64 = 4;
+pub const LAYOUT: u64 = 5;
 
 /// Length of the head in words.
-const HEAD_WORDS: usize = 4096;
+const HEAD_WORDS: usize = 4608;
 const MOST_NODES: usize = 1 << 24;
 const MOST_OPENS: usize = 1 << 20;
 /// Requests in the pool: with a short message, and with a long one.
@@ -60,6 +61,8 @@ pub(super) mod head {
     /// Whether there is a key, and two words.
     pub(crate) const EXPORT_KEY: usize = 13;
     pub(crate) const USED: usize = 16;
+    /// The lengths of two halves, and which one is current.
+    pub(crate) const KEPT_NAMES: usize = 24;
     pub(crate) const CLOSING: usize = 32;
     pub(crate) const DEVICES: usize = 128;
     /// A count, and the hashes that were counted last.
@@ -69,6 +72,7 @@ pub(super) mod head {
     pub(crate) const MOUNTPOINT: usize = 1024;
     pub(crate) const GIVEN: usize = 2048;
     pub(crate) const SETTINGS: usize = 3200;
+    pub(crate) const SOURCE: usize = 4096;
     pub(crate) const END: usize = super::HEAD_WORDS;
 }
 
@@ -96,13 +100,14 @@ pub struct SurvivalState {
 }
 
 /// Lengths in words: the head, and the tables.
-const PARTS: [usize; 6] = [
+const PARTS: [usize; 7] = [
     HEAD_WORDS,
     MOST_NODES * NODE_WORDS,
     MOST_OPENS * OPEN_WORDS,
     MOST_READERS * JOURNAL_WORDS,
     MOST_SHORT * JOURNAL_WORDS,
     MOST_LONG * JOURNAL_WORDS,
+    2 * HALF_WORDS,
 ];
 
 const MAGIC: u64 = u64::from_be_bytes(*b"namegat\0");
@@ -151,7 +156,7 @@ impl SurvivalState {
             rest = after;
             part
         };
-        let [head, nodes, opens, _readers, short, long] = std::array::from_fn(&mut part);
+        let [head, nodes, opens, _readers, short, long, _names] = std::array::from_fn(&mut part);
         let table = |words, size, number: usize| SlotTable::new(words, size, &head[head::USED + number]);
         Box::leak(Box::new(Self {
             nodes: table(nodes, NODE_WORDS, 0),
@@ -183,6 +188,10 @@ impl SurvivalState {
         &self.memory.words()[begin..begin + JOURNAL_WORDS]
     }
 
+    pub(super) fn kept_names_begin(&self) -> usize {
+        self.table(PARTS.len() - 1)
+    }
+
     /// Counts a server that begins to serve; the first one has the number 1. Handles and numbers that it assigns begin with it, so
     /// that they differ from those of its predecessors.
     pub(super) fn begin_server(&self) -> u64 {
@@ -211,6 +220,11 @@ impl SurvivalState {
         (self.text(head::MOUNTPOINT..head::GIVEN).into(), device.filter(|device| !device.is_empty()))
     }
 
+    /// The source, a path without links.
+    pub(super) fn source(&self) -> PathBuf {
+        self.text(head::SOURCE..head::END).into()
+    }
+
     /// Records the mount that was asked for, and its settings in a form that the caller defines. A later server cannot report changes of
     /// settings that are too long to be recorded.
     ///
@@ -218,7 +232,7 @@ impl SurvivalState {
     /// The paths are longer than paths can be.
     pub fn set_request(&self, request: &MountRequest<'_>, settings: &OsStr) -> io::Result<()> {
         self.set_text(head::GIVEN..head::SETTINGS, &places(request))?;
-        if let Err(error) = self.set_text(head::SETTINGS..head::END, settings) {
+        if let Err(error) = self.set_text(head::SETTINGS..head::SOURCE, settings) {
             log::warn!("a later server of this mount will not report settings that need a new one: {error}");
         }
         Ok(())
@@ -231,7 +245,7 @@ impl SurvivalState {
 
     /// The settings of the mount; empty if none were recorded.
     pub fn settings(&self) -> OsString {
-        self.text(head::SETTINGS..head::END)
+        self.text(head::SETTINGS..head::SOURCE)
     }
 
     pub(super) fn set_text(&self, room: std::ops::Range<usize>, text: &OsStr) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use namegate_mount::passthrough::TreeJournal;
-use namegate_mount::{HandedOn, LeftMount, MountJournal, MountRecord};
+use namegate_mount::{HandedOn, KeptNames, LeftMount, MountJournal, MountRecord};
 use namegate_wire::InFlight;
 
 use super::journal::{self, JournalEntry};
@@ -36,6 +36,7 @@ impl MountJournal for SurvivalState {
 
     fn mounted(&self, record: &MountRecord<'_>) -> io::Result<()> {
         self.set_text(head::MOUNTPOINT..head::GIVEN, record.mountpoint.as_os_str())?;
+        self.set_text(head::SOURCE..head::END, record.source.as_os_str())?;
         let device = OsStr::new(record.device.unwrap_or_default());
         self.set_text(head::MOUNT_DEVICE..head::MOUNTPOINT, device)?;
         self.set(head::ROOT_NUMBER, record.root_number);
@@ -74,6 +75,10 @@ impl MountJournal for SurvivalState {
         self.take_over_closing().into_iter().chain(unrecorded).collect()
     }
 
+    fn kept_names(&self) -> Option<&dyn KeptNames> {
+        Some(self)
+    }
+
     /// Takes the place of the oldest one.
     fn note_uncached_name(&self, hash: u64) {
         let room = (head::MOUNT_DEVICE - head::UNCACHED - 1) as u64;
@@ -106,6 +111,7 @@ impl SurvivalState {
         Ok(LeftMount {
             journal: self,
             root,
+            source: self.source(),
             mountpoint,
             device,
             root_number: self.get(head::ROOT_NUMBER),

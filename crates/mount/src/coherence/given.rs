@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::journal::KeptNames;
 use crate::passthrough::NodeId;
 
 /// All names together, in bytes: some two million.
@@ -52,19 +53,55 @@ impl DirectoryNames {
 pub(super) struct GivenNames {
     directories: HashMap<NodeId, DirectoryNames>,
     bytes: usize,
+    /// Where they are noted for a successor.
+    noted: Option<&'static dyn KeptNames>,
+    has_no_room: bool,
+}
+
+/// Names that are about to be dropped. When this is dropped, they were.
+#[derive(Debug, Default)]
+pub(in super::super) struct TakenNames {
+    pub(in super::super) names: Vec<(NodeId, Vec<OsString>)>,
+    noted: Option<&'static dyn KeptNames>,
+}
+
+impl Drop for TakenNames {
+    fn drop(&mut self) {
+        if let Some(noted) = self.noted {
+            noted.forget_parted();
+        }
+    }
+}
+
+impl From<Vec<(NodeId, Vec<OsString>)>> for TakenNames {
+    fn from(names: Vec<(NodeId, Vec<OsString>)>) -> Self {
+        Self { names, noted: None }
+    }
 }
 
 impl GivenNames {
+    pub(super) fn new(noted: Option<&'static dyn KeptNames>) -> Self {
+        Self { noted, ..Self::default() }
+    }
+
+    /// Whether they are noted for a successor.
+    pub(super) fn goes_on(&self) -> bool {
+        self.noted.is_some()
+    }
+
     /// Adds a name; `false` if there is no room.
     pub(super) fn add(&mut self, parent: NodeId, name: &OsStr) -> bool {
-        if self.bytes + name.len() >= MOST {
-            return false;
-        }
-        self.add_moved(parent, name)
+        self.has_no_room |= self.noted.is_some_and(|noted| !noted.note(parent.0, name, false));
+        !self.has_no_room && self.bytes + name.len() < MOST && self.keep(parent, name)
     }
 
     /// Adds a name that the kernel keeps in any case.
     pub(super) fn add_moved(&mut self, parent: NodeId, name: &OsStr) -> bool {
+        self.has_no_room |= self.noted.is_some_and(|noted| !noted.note(parent.0, name, true));
+        self.keep(parent, name)
+    }
+
+    fn keep(&mut self, parent: NodeId, name: &OsStr) -> bool {
         let Ok(len) = u8::try_from(name.len()) else { return false };
         let names = self.directories.entry(parent).or_default();
         let before = names.packed.len();
@@ -80,14 +117,36 @@ impl GivenNames {
     }
 
     /// Takes all names out.
-    pub(super) fn take(&mut self) -> Vec<(NodeId, Vec<OsString>)> {
+    pub(super) fn take(&mut self) -> TakenNames {
         self.bytes = 0;
         let all = std::mem::take(&mut self.directories);
-        all.into_iter().map(|(parent, names)| (parent, names.iter().map(OsStr::to_owned).collect())).collect()
+        let names = all.into_iter();
+        let names = names.map(|(parent, names)| (parent, names.iter().map(OsStr::to_owned).collect()));
+        TakenNames { names: names.collect(), noted: self.part() }
     }
 
+    /// The names that a predecessor has noted.
+    pub(super) fn take_left(&mut self) -> TakenNames {
+        let mut directories: HashMap<NodeId, Vec<OsString>> = HashMap::new();
+        for (parent, name) in self.noted.map(KeptNames::all).unwrap_or_default() {
+            directories.entry(NodeId(parent)).or_default().push(name);
+        }
+        // What could not be parted is dropped again with the names that are given out from now on.
+        self.part();
+        TakenNames { names: directories.into_iter().collect(), noted: self.noted }
+    }
+
+    /// Parts what was noted from what will be, and returns where, if that is possible: names are taken one time after another.
+    fn part(&mut self) -> Option<&'static dyn KeptNames> {
+        let noted = self.noted.filter(|noted| noted.can_part())?;
+        noted.part();
+        self.has_no_room = false;
+        Some(noted)
+    }
+
+    /// Whether there is hardly any room.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= MOST / 10 * 9
+        self.bytes >= MOST / 10 * 9 || self.has_no_room && self.noted.is_none_or(|noted| noted.can_part())
     }
 }
 
@@ -106,7 +165,7 @@ mod tests {
         assert!(given.bytes < 20_000, "{}", given.bytes);
         assert_eq!(given.bytes, given.directories.values().map(|names| names.packed.len()).sum::<usize>());
         given.forget(NodeId(2));
-        let taken = given.take();
+        let taken = given.take().names;
         assert_eq!((taken.len(), given.bytes), (2, 0));
         for (_, names) in taken {
             let names: HashSet<OsString> = names.into_iter().collect();

@@ -2,13 +2,14 @@
 //! stuck must not keep the others waiting, and no thread that serves requests may do it.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::given::TakenNames;
+use crate::dropper::{DROPPING_THREADS, NameDrop};
 use crate::node_number::numbers;
 use crate::passthrough::NodeId;
 use crate::server::Server;
@@ -17,22 +18,22 @@ use crate::server::Server;
 #[derive(Debug, Default)]
 pub(super) struct StaleEntries {
     pub(super) nodes: Vec<NodeId>,
-    pub(super) names: Vec<(NodeId, Vec<OsString>)>,
+    pub(super) taken: TakenNames,
 }
 
 impl StaleEntries {
     pub(super) fn len(&self) -> usize {
-        self.nodes.len() + self.names.iter().map(|(_, names)| names.len()).sum::<usize>()
+        self.nodes.len() + self.taken.names.iter().map(|(_, names)| names.len()).sum::<usize>()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.names.is_empty()
+        self.nodes.is_empty() && self.taken.names.is_empty()
     }
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Directories in [`StaleEntries::names`], by their places.
+    /// Directories in [`StaleEntries::taken`], by their places.
     jobs: VecDeque<(Arc<StaleEntries>, usize)>,
     threads: usize,
     idle: usize,
@@ -52,7 +53,7 @@ impl Invalidator {
     /// Has the kernel drop everything in `stale`: attributes at once, names as soon as their directories allow.
     pub(super) fn invalidate(&self, stale: &Arc<StaleEntries>) {
         /// So many directories can be stuck before the others wait.
-        const MOST_THREADS: usize = 16;
+        const MOST_THREADS: usize = DROPPING_THREADS - 2;
         let Some(server) = self.server.upgrade() else { return };
         let Some(notifier) = server.notifier() else { return };
         for number in stale.nodes.iter().flat_map(|&node| numbers(node)) {
@@ -62,7 +63,7 @@ impl Invalidator {
         }
         let (lock, wake) = &*self.waiting;
         let mut waiting = lock.lock();
-        waiting.jobs.extend((0..stale.names.len()).map(|place| (stale.clone(), place)));
+        waiting.jobs.extend((0..stale.taken.names.len()).map(|place| (stale.clone(), place)));
         let needed = waiting.jobs.len().min(MOST_THREADS);
         if waiting.idle < needed && waiting.threads < MOST_THREADS {
             let (server, shared) = (self.server.clone(), self.waiting.clone());
@@ -95,20 +96,7 @@ fn work(server: &Weak<Server>, shared: &(Mutex<Waiting>, Condvar)) {
         };
         drop(waiting);
         let Some(server) = server.upgrade() else { return };
-        let (parent, names) = &stale.names[place];
-        server.expire_names(*parent, names);
-    }
-}
-
-impl Server {
-    /// Has the kernel ask again for `names` in `parent`. Not for a thread that serves requests.
-    pub(crate) fn expire_names(&self, parent: NodeId, names: &[OsString]) {
-        let Some(notifier) = self.notifier() else { return };
-        for (number, name) in numbers(parent).flat_map(|number| names.iter().map(move |name| (number, name)))
-        {
-            if let Err(error) = notifier.expire_entry(number, name) {
-                log::debug!("the kernel does not forget a name: {error}");
-            }
-        }
+        let (parent, names) = &stale.taken.names[place];
+        server.drop_names(*parent, names, NameDrop::Expire);
     }
 }

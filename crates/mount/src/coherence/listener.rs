@@ -114,9 +114,8 @@ struct Changed {
 
 impl Changed {
     fn stale(self) -> StaleEntries {
-        let names =
-            self.names.into_iter().map(|(parent, names)| (parent, names.into_iter().collect())).collect();
-        StaleEntries { nodes: self.nodes.into_iter().collect(), names }
+        let names = self.names.into_iter().map(|(parent, names)| (parent, names.into_iter().collect()));
+        StaleEntries { nodes: self.nodes.into_iter().collect(), taken: names.collect::<Vec<_>>().into() }
     }
 }
 
@@ -141,6 +140,11 @@ impl Listening {
     fn run(mut self) {
         let mut buffer = vec![0; 64 << 10];
         let mut budget = TimeBudget::new();
+        if let Some(server) = self.server.upgrade() {
+            // What has changed since the last server of the mount has died was not reported.
+            let taken = server.coherence.take_left_names();
+            self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), taken });
+        }
         while let Some(server) = self.wait() {
             let events = self.read_events(&server, &mut buffer);
             self.drop_again(&server);
@@ -260,7 +264,7 @@ impl Listening {
         }
         let (now, stale) = (Instant::now(), Arc::new(stale));
         self.invalidator.invalidate(&stale);
-        if !stale.names.is_empty() {
+        if !stale.taken.names.is_empty() {
             self.dropping.push(Arc::downgrade(&stale));
         }
         for (queue, delay) in self.again.iter_mut().zip(AGAIN) {
@@ -290,8 +294,8 @@ impl Listening {
     /// Has the kernel drop everything.
     fn drop_all(&mut self, server: &Server) {
         server.tree.note_changed(None);
-        let names = server.coherence.take_names();
-        self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), names });
+        let taken = server.coherence.take_names();
+        self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), taken });
     }
 
     /// Lets replies expire for some time, and events be lost.
