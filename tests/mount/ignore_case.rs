@@ -136,6 +136,25 @@ fn a_directory_is_renamed_without_a_look_at_the_new_name() {
     }
 }
 
+#[test]
+fn a_rename_below_directories_in_another_case_is_made() {
+    let Some(mounted) = mounted() else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    for round in 0..4 {
+        let top = format!("Top{round}");
+        fs::create_dir_all(mnt.join(&top).join("One/Two/Three")).unwrap();
+        fs::write(mnt.join(&top).join("One/Two/Three/File"), "").unwrap();
+        let there = backing.join(&top).join("One/Two/Three");
+        let top = mnt.join(top.to_uppercase());
+        fs::rename(top.join("one/two/three/FILE"), top.join("ONE/TWO/THREE/file")).unwrap();
+        assert_eq!(names(&there), ["file"]);
+        fs::rename(top.join("oNE/tWO/tHREE/FILE"), top.join("OnE/TwO/ThReE/other")).unwrap();
+        assert_eq!(names(&there), ["other"]);
+        fs::rename(top.join("oNe/tWo/tHrEe"), top.join("onE/twO/THREE")).unwrap();
+        assert_eq!(names(there.parent().unwrap()), ["THREE"]);
+    }
+}
+
 fn held(path: &Path) -> File {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).unwrap()
 }

@@ -6,9 +6,11 @@
 //!
 //! These lookups may be that: one of another spelling right after the same entry was looked up by another name by the same thread; and if the
 //! kernel may have cached the entry's own name, so that it need not look that up, the first one of another spelling. A request does not
-//! say for which system call it is; /proc does, if the server may read it there ([`is_renaming`]). If it may not, these lookups
+//! say for which system call it is; /proc does, if the server may read it there ([`waiting_call`]). If it may not, these lookups
 //! count as those of a rename, but for directories, FIFOs and devices only the former: a directory in two places or a FIFO with
-//! two pipes would not do. Then the rename of a directory has no effect if the kernel has cached its own name and nobody has looked the
+//! two pipes would not do. /proc says the paths of a rename, too: only the last names of these lead to aliases, and only if both mean the same
+//! entry. If a directory above has the same name, the thread walks through an alias at first. While the kernel may not have dropped an own
+//! name yet, every lookup of another spelling counts if the paths have the same directories. Then the rename of a directory has no effect if the kernel has cached its own name and nobody has looked the
 //! new name up before.
 //!
 //! Anything but a rename shall have the node: locks of the kernel, memory maps and inotify(7) would see two files. So a request that opens
@@ -22,8 +24,9 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use namegate_sys::process::{is_renaming, kernel_thread};
+use namegate_sys::process::{WaitingCall, kernel_thread, waiting_call};
 use namegate_wire::Operation;
 use parking_lot::Mutex;
 
@@ -47,8 +50,13 @@ struct ThreadLookups {
     is_last: bool,
     /// Whether the kernel may have cached the own name of the entry of which it has looked up another spelling last.
     was_first: bool,
+    /// The name that was looked up last as another spelling, without its directory.
+    asked: Option<NameHash>,
     /// The names that must lead to their nodes when they are looked up again.
     again: [Option<NameHash>; 2],
+    /// A name that was taken for the last one of a path in a rename, and since when it is known to be a directory above: the kernel walks
+    /// the path once more, and then not again.
+    above: Option<(NameHash, Instant)>,
     /// The node on whose alias a request has failed last. If the next one is for it, too, the thread does not look up again.
     failed: Option<NodeId>,
 }
@@ -83,8 +91,10 @@ pub(super) struct OtherSpelling {
     pub(super) name: NameHash,
     /// Whether it is neither a regular file nor a symbolic link.
     pub(super) is_strict: bool,
-    /// Whether the kernel may have cached the own name of the entry.
+    /// Whether the kernel may have cached the own name of the entry: this is the first lookup of another spelling.
     pub(super) is_first: bool,
+    /// Whether it may not have dropped the own name yet.
+    pub(super) is_recent: bool,
 }
 
 /// Whether a lookup is that of a rename.
@@ -124,6 +134,9 @@ impl LookupThreads {
         let is_second = lookups.failed.replace(node(number)) == Some(node(number));
         let name = lookups.recent.iter().flatten().find(|lookup| lookup.alias == Some(node(number)));
         lookups.again = [name.map(|lookup| lookup.name).filter(|_| !is_second), None];
+        if is_strict(number) {
+            lookups.above = lookups.asked.map(|name| (name, Instant::now()));
+        }
         !is_second
     }
 
@@ -141,14 +154,35 @@ impl LookupThreads {
         self.entry(&mut self.threads.lock(), thread).push(LastLookup { key, name, alias: None });
     }
 
-    /// Records a lookup of another spelling, and returns whether it leads to the alias.
-    pub(super) fn leads_to_alias(&self, thread: u32, lookup: &OtherSpelling) -> bool {
+    /// Records a lookup of another spelling, `name`, and returns whether it leads to the alias. `is_same`: whether other names mean the same entry.
+    pub(super) fn leads_to_alias(
+        &self,
+        thread: u32,
+        name: &OsStr,
+        lookup: &OtherSpelling,
+        is_same: impl Fn(&OsStr) -> bool,
+    ) -> bool {
         let of_rename = self.may_be_of_rename(thread, lookup);
         if of_rename == MayBe::No {
             return false;
         }
+        if self.is_above(thread, name) {
+            self.leads_to_node(thread, lookup);
+            return false;
+        }
         // Threads that the server cannot see may be those of the kernel.
-        let is_known = (thread != 0).then(|| is_renaming(thread)).flatten();
+        let is_known = (thread != 0).then(|| waiting_call(thread)).flatten().map(|call| match call {
+            WaitingCall::Other => false,
+            WaitingCall::Rename(None) => true,
+            WaitingCall::Rename(Some(paths)) => {
+                let names = paths.each_ref().map(|path| path.file_name().unwrap_or_default());
+                names.contains(&name)
+                    && names.into_iter().all(is_same)
+                    && (of_rename == MayBe::Likely
+                        || lookup.is_first
+                        || paths[0].parent() == paths[1].parent())
+            }
+        });
         let leads = is_known
             .unwrap_or_else(|| of_rename == MayBe::Likely && thread != 0 && kernel_thread(thread).is_none());
         if !leads {
@@ -157,9 +191,19 @@ impl LookupThreads {
         leads
     }
 
+    /// Whether the thread has walked through this name a moment ago when it was taken for the last one of a path.
+    fn is_above(&self, thread: u32, name: &OsStr) -> bool {
+        const MOMENT: Duration = Duration::from_secs(1);
+        let name = NameHash::new(NodeId(0), name);
+        let mut threads = self.threads.lock();
+        let lookups = self.entry(&mut threads, thread);
+        lookups.asked = Some(name);
+        lookups.above.is_some_and(|(above, since)| above == name && since.elapsed() < MOMENT)
+    }
+
     /// Records a lookup of another spelling, and returns whether a rename may have made it.
     fn may_be_of_rename(&self, thread: u32, lookup: &OtherSpelling) -> MayBe {
-        let OtherSpelling { node, key, name, is_strict, is_first } = *lookup;
+        let OtherSpelling { node, key, name, is_strict, is_first, is_recent } = *lookup;
         let mut threads = self.threads.lock();
         let lookups = self.entry(&mut threads, thread);
         let last = lookups.recent[0].filter(|last| lookups.is_last && last.key == key);
@@ -172,7 +216,7 @@ impl LookupThreads {
             Some(last) if is_repeated => MayBe::likely(last.alias.is_some()),
             // The new name of a rename, which must not be the inode of the old one.
             Some(last) => MayBe::likely(last.alias.is_none()),
-            None if is_first && is_strict => MayBe::Perhaps,
+            None if is_first && is_strict || is_recent && !is_first => MayBe::Perhaps,
             None => MayBe::likely(is_first),
         };
         lookups.was_first = is_first || is_repeated && lookups.was_first;
@@ -202,6 +246,7 @@ impl LookupThreads {
         }
         let mut threads = self.threads.lock();
         let Some(lookups) = threads.get_mut(&thread) else { return RenameLookups::default() };
+        lookups.above = None;
         RenameLookups {
             may_be_cached: std::mem::take(&mut lookups.was_first),
             from_alias: lookups.alias(NameHash::new(from.0, from.1)),
@@ -258,7 +303,14 @@ mod tests {
     }
 
     fn spelling(name: &str, is_strict: bool, is_first: bool) -> OtherSpelling {
-        OtherSpelling { node: NodeId(7), key: hash("KEY"), name: hash(name), is_strict, is_first }
+        OtherSpelling {
+            node: NodeId(7),
+            key: hash("KEY"),
+            name: hash(name),
+            is_strict,
+            is_first,
+            is_recent: false,
+        }
     }
 
     #[test]
@@ -282,6 +334,12 @@ mod tests {
         own(1, "OTHER");
         assert!(!file(1, "a", false), "another entry");
         assert!(file(1, "b", false), "from one other spelling to another");
+        let recent = OtherSpelling { is_recent: true, ..spelling("c", false, false) };
+        assert_eq!(
+            threads.may_be_of_rename(8, &recent),
+            MayBe::Perhaps,
+            "the own name may not be dropped yet"
+        );
         let directory = |name| threads.may_be_of_rename(4, &spelling(name, true, true));
         assert_eq!(directory("a"), MayBe::Perhaps);
         threads.leads_to_node(4, &spelling("a", true, true));

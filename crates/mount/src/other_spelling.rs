@@ -37,14 +37,17 @@ impl RequestContext<'_> {
             return Ok(entry);
         }
         let is_first = server.uncached.add(key);
+        // The kernel drops an own name when its directory is not locked, and that of a directory not before its timeout.
+        let is_recent = server.uncached.was_added_within(server.timeouts().entry);
         // The kernel has a directory by one name only, and a working directory must not lose it.
         let may_be_cached = is_first && !is_directory;
         if may_be_cached && let Some(shown) = server.config.serve.gate.show(stored.as_os_str()) {
             self.core.server.drop_name(parent, shown.name.into_owned(), entry.node);
         }
         let is_strict = !matches!(entry.stat.st_mode & S_IFMT, S_IFREG | S_IFLNK);
-        let lookup = OtherSpelling { node: entry.node, key, name: hash, is_strict, is_first };
-        let is_alias = threads.leads_to_alias(thread, &lookup);
+        let lookup = OtherSpelling { node: entry.node, key, name: hash, is_strict, is_first, is_recent };
+        let is_same = |it: &OsStr| server.admit_existing(parent, it).is_ok_and(|it| it.key() == stored.key());
+        let is_alias = threads.leads_to_alias(thread, name, &lookup, is_same);
         let number = alias(entry.node, is_strict).filter(|_| is_alias);
         let name = number.map_or(UsedName::Other, UsedName::Alias);
         let is_current = entry.is_current && number.is_none();

@@ -24,7 +24,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use namegate_core::gate::{Admitted, Gate};
 use parking_lot::Mutex;
@@ -65,6 +66,9 @@ pub(super) struct UncachedNames {
     /// The last ones, and those before.
     generations: Mutex<[HashSet<NameHash>; 2]>,
     is_used: AtomicBool,
+    /// When one was added last: milliseconds since `begin`.
+    last_added: AtomicU64,
+    begin: Instant,
     /// Where a successor finds them.
     journal: &'static dyn MountJournal,
     /// Those of a predecessor.
@@ -79,7 +83,8 @@ impl UncachedNames {
     pub(super) fn new(journal: &'static dyn MountJournal) -> Self {
         let before: HashSet<_> = journal.uncached_names().into_iter().map(NameHash).collect();
         let is_used = AtomicBool::new(!before.is_empty());
-        Self { generations: Mutex::default(), is_used, journal, before }
+        let (last_added, begin) = (AtomicU64::new(0), Instant::now());
+        Self { generations: Mutex::default(), is_used, last_added, begin, journal, before }
     }
 
     /// Adds a key; returns whether it is new.
@@ -95,9 +100,20 @@ impl UncachedNames {
         let is_new = generations[0].insert(key);
         self.is_used.store(true, Ordering::Release);
         if is_new {
+            self.last_added.store(self.now(), Ordering::Release);
             self.journal.note_uncached_name(key.0);
         }
         is_new
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether one was added in this time, or by a predecessor.
+    pub(super) fn was_added_within(&self, time: Duration) -> bool {
+        let elapsed = self.now().saturating_sub(self.last_added.load(Ordering::Acquire));
+        self.is_used() && u128::from(elapsed) <= time.as_millis()
     }
 
     /// Whether there are any.

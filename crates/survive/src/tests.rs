@@ -122,7 +122,7 @@ fn records_are_what_they_were_and_those_that_were_dropped_are_not_there() {
 }
 
 fn record<'r>(mountpoint: &'r Path, device: Option<&'r str>) -> MountRecord<'r> {
-    MountRecord { mountpoint, device, root_number: 1, export_key: None }
+    MountRecord { source: Path::new("/source"), mountpoint, device, root_number: 1, export_key: None }
 }
 
 #[test]

@@ -8,8 +8,10 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -96,35 +98,69 @@ pub fn has_main_thread_ended(pid: u32) -> bool {
     }
 }
 
-/// Whether the thread `tid`, which waits in a system call, waits in one that renames: rename(2), renameat(2) or renameat2(2).
-/// `None` if /proc does not say it (proc_pid_syscall(5)): that needs CAP_SYS_PTRACE, or the same user and no Yama.
-pub fn is_renaming(tid: u32) -> Option<bool> {
-    /// A thread that has just woken this one may not sleep yet.
+/// The system call in which a thread waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitingCall {
+    /// rename(2), renameat(2) or renameat2(2), with both paths if they can be read.
+    Rename(Option<[PathBuf; 2]>),
+    Other,
+}
+
+/// The system call in which the thread `tid` waits. `None` if /proc does not say it (proc_pid_syscall(5)): that needs CAP_SYS_PTRACE, or the same
+/// user and no Yama.
+pub fn waiting_call(tid: u32) -> Option<WaitingCall> {
+    /// A thread that has just woken this one may not sleep yet. On a busy machine it waits for a processor first.
     const ATTEMPTS: u32 = 1000;
+    const PAUSE: Duration = Duration::from_micros(500);
     let path = format!("/proc/{tid}/syscall");
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         let said = fs::read_to_string(&path).ok()?;
-        match said.split_ascii_whitespace().next()? {
-            "running" => thread::yield_now(),
-            number => return number.parse().ok().map(is_rename),
+        let mut words = said.split_ascii_whitespace();
+        match words.next()? {
+            "running" if attempt < ATTEMPTS / 2 => thread::yield_now(),
+            "running" => thread::sleep(PAUSE),
+            number => {
+                return Some(match paths_of_rename(number.parse().ok()?) {
+                    Some(places) => WaitingCall::Rename(read_paths(tid, &words.collect::<Vec<_>>(), places)),
+                    None => WaitingCall::Other,
+                });
+            }
         }
     }
     None
 }
 
-/// Whether `number` renames, in any of the machine's calling conventions: none of these numbers is that of another call
-/// that looks up a path.
-fn is_rename(number: i64) -> bool {
-    // renameat2(2) and, where it exists, renameat(2) and rename(2).
-    #[cfg(target_arch = "x86_64")]
-    const RENAMES: &[i64] = &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2, 38, 302, 353];
-    #[cfg(target_arch = "aarch64")]
-    const RENAMES: &[i64] = &[libc::SYS_renameat, libc::SYS_renameat2, 38, 329, 382];
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    const RENAMES: &[i64] = &[libc::SYS_renameat2 as i64];
+/// The paths in `places` of the arguments of a call, as /proc shows them; `None` if they cannot be read.
+fn read_paths(tid: u32, arguments: &[&str], places: [usize; 2]) -> Option<[PathBuf; 2]> {
+    let memory = fs::File::open(format!("/proc/{tid}/mem")).ok()?;
+    let read = |place: usize| {
+        let at = u64::from_str_radix(arguments.get(place)?.strip_prefix("0x")?, 16).ok()?;
+        let mut bytes = [0; libc::PATH_MAX as usize];
+        let len = memory.read_at(&mut bytes, at).ok()?;
+        let path = bytes[..len].split(|&byte| byte == 0).next()?;
+        Some(PathBuf::from(OsStr::from_bytes(path)))
+    };
+    Some([read(places[0])?, read(places[1])?])
+}
+
+/// Where a call that renames has its paths among its arguments; `None` for others. `number` is that of any of the machine's calling
+/// conventions: none of these numbers is that of another call that looks up a path.
+fn paths_of_rename(number: i64) -> Option<[usize; 2]> {
     /// The bit of x32, arch/x86/include/uapi/asm/unistd.h.
     const X32: i64 = 0x4000_0000;
-    RENAMES.contains(&(number & !X32))
+    // renameat2(2) and, where they exist, renameat(2) and rename(2).
+    #[cfg(target_arch = "x86_64")]
+    const RENAMES: (&[i64], &[i64]) =
+        (&[libc::SYS_rename, 38], &[libc::SYS_renameat, libc::SYS_renameat2, 302, 353]);
+    #[cfg(target_arch = "aarch64")]
+    const RENAMES: (&[i64], &[i64]) = (&[], &[libc::SYS_renameat, libc::SYS_renameat2, 329, 382]);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const RENAMES: (&[i64], &[i64]) = (&[], &[libc::SYS_renameat2 as i64]);
+    match number & !X32 {
+        number if RENAMES.0.contains(&number) => Some([0, 1]),
+        number if RENAMES.1.contains(&number) => Some([1, 3]),
+        _ => None,
+    }
 }
 
 /// Closes all descriptors from 3 on except `kept`. See close_range(2); if the kernel lacks it (before 5.9), they are closed
@@ -213,6 +249,9 @@ fn close_one_by_one(kept: RawFd) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+    use std::process;
+
     use super::*;
 
     #[test]
@@ -236,7 +275,7 @@ mod tests {
             !of("1234 (x (nfsd) S 2 0 0 0 -1 2129984 0 0\n") && !of("1234 (nfsd4) S 2 0 0 0 -1 2129984 0\n")
         );
         assert!(!of("") && !of("1234 (nfsd) "));
-        assert_eq!((kernel_thread(std::process::id()), kernel_thread(0)), (None, None));
+        assert_eq!((kernel_thread(process::id()), kernel_thread(0)), (None, None));
         // In the first process namespace the kernel starts its threads by this one.
         if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
             assert_eq!(kernel_thread(2).as_deref(), Some("kthreadd"));
@@ -246,17 +285,29 @@ mod tests {
     }
 
     #[test]
+    fn the_paths_of_a_rename_are_read() {
+        let place = |text: &CStr| format!("{:#x}", text.as_ptr().addr());
+        let (from, to) = (place(c"dir/Name//"), place(c"other"));
+        let paths = |arguments: &[&str], places| read_paths(process::id(), arguments, places);
+        let both = Some(["dir/Name//".into(), "other".into()]);
+        assert_eq!(paths(&[&from, &to, "0x1"], [0, 1]), both);
+        assert_eq!(paths(&["0xffffffffffffff9c", &from, "0x3", &to], [1, 3]), both);
+        assert_eq!((paths(&["0x1", &to], [0, 1]), paths(&[&from], [0, 1])), (None, None));
+        assert_eq!(paths_of_rename(libc::SYS_renameat2), Some([1, 3]));
+        assert_eq!([libc::SYS_openat, -1].map(paths_of_rename), [None; 2]);
+    }
+
+    #[test]
     fn a_thread_that_sleeps_does_not_rename() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let said = is_renaming(child.id());
+        let mut child = process::Command::new("sleep").arg("60").spawn().unwrap();
+        let said = waiting_call(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
         match fs::read_to_string("/proc/self/syscall") {
-            Ok(_) => assert_eq!(said, Some(false)),
+            Ok(_) => assert_eq!(said, Some(WaitingCall::Other)),
             Err(why) => println!("SKIPPED: /proc does not show system calls here: {why}"),
         }
-        assert_eq!(is_renaming(child.id()), None, "it has ended");
-        assert!(is_rename(libc::SYS_renameat2) && !is_rename(libc::SYS_openat) && !is_rename(-1));
+        assert_eq!(waiting_call(child.id()), None, "it has ended");
     }
 
     #[test]

@@ -165,10 +165,10 @@ mod tests {
         assert!(given.bytes < 20_000, "{}", given.bytes);
         assert_eq!(given.bytes, given.directories.values().map(|names| names.packed.len()).sum::<usize>());
         given.forget(NodeId(2));
-        let taken = given.take().names;
-        assert_eq!((taken.len(), given.bytes), (2, 0));
-        for (_, names) in taken {
-            let names: HashSet<OsString> = names.into_iter().collect();
+        let taken = given.take();
+        assert_eq!((taken.names.len(), given.bytes), (2, 0));
+        for (_, names) in &taken.names {
+            let names: HashSet<OsString> = names.iter().cloned().collect();
             assert_eq!(names.len(), 300);
             assert!((0..300).all(|i| names.contains(&name(i))));
         }

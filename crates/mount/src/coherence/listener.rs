@@ -140,7 +140,7 @@ impl Listening {
     fn run(mut self) {
         let mut buffer = vec![0; 64 << 10];
         let mut budget = TimeBudget::new();
-        if let Some(server) = self.server.upgrade() {
+        if let Some(server) = self.server.upgrade().filter(|server| server.coherence.goes_on()) {
             // What has changed since the last server of the mount has died was not reported.
             let taken = server.coherence.take_left_names();
             self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), taken });
