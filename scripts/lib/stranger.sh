@@ -67,7 +67,7 @@ else
 fi
 if [[ $kind == tar ]]; then
     if [[ $mounted ]]; then expect "it unmounts" inside umount /tmp/mnt; fi
-    for file in man/man1/namegate.1 completions/namegate.bash systemd/namegate@.service LICENSE-MIT LICENSE-APACHE third-party-licenses.txt README.md docs/MOUNT.md; do
+    for file in man/man1/namegate.1.gz completions/namegate.bash systemd/namegate@.service LICENSE-MIT LICENSE-APACHE third-party-licenses.txt.gz README.md docs/MOUNT.md; do
         expect "the archive has $file" test -s /tmp/unpacked/*/"$file"
     done
     exit "$failed"
