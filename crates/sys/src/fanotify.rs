@@ -75,12 +75,13 @@ fn init_of_files(parts: u32) -> Result<Fanotify, Errno> {
     Fanotify::init(InitFlags::from_bits_retain(flags), EventFFlags::O_RDONLY)
 }
 
-/// Marks the file system of `dir`: `group` reports every change of a name, of attributes and of content, with the end of every writing.
+/// Marks the file system of `dir`: `group` reports every change of a name, of attributes and of content, with the end of every writing. A
+/// rename is one event, with both names (Linux 5.17).
 ///
 /// # Errors
 /// As for [`mark_file_system`].
 pub fn mark_changes(group: &Fanotify, dir: impl AsFd) -> Result<(), Errno> {
-    let names = MaskFlags::FAN_CREATE | MaskFlags::FAN_DELETE | MaskFlags::FAN_MOVE | MaskFlags::FAN_ONDIR;
+    let names = MaskFlags::FAN_CREATE | MaskFlags::FAN_DELETE | MaskFlags::FAN_RENAME | MaskFlags::FAN_ONDIR;
     let files = MaskFlags::FAN_ATTRIB | MaskFlags::FAN_MODIFY | MaskFlags::FAN_CLOSE_WRITE;
     group.mark(MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM, names | files, &dir, None::<&str>)
 }

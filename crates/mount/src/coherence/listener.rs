@@ -340,31 +340,29 @@ fn collect(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut C
     }
     let known = |number: Option<u64>| number.and_then(|number| server.tree.numbered(number));
     changed.nodes.extend(event.target.and_then(|target| known(target.number())));
-    let Some(entry) = event.entry else { return };
-    let Some(parent) = known(entry.dir.number()) else { return };
-    const NAMES: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
-    if entry.name == "." {
-        changed.nodes.insert(parent);
-    } else if event.mask & NAMES != 0 {
-        changed.nodes.insert(parent);
-        if event.pid != own {
-            server.tree.note_changed(Some(parent));
+    const NAMES: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_RENAME;
+    for entry in [event.entry, event.from, event.to].into_iter().flatten() {
+        let Some(parent) = known(entry.dir.number()) else { continue };
+        if entry.name == "." {
+            changed.nodes.insert(parent);
+        } else if event.mask & NAMES != 0 {
+            changed.nodes.insert(parent);
+            if event.pid != own {
+                server.tree.note_changed(Some(parent));
+            }
+            let gate = &config.serve.gate;
+            let shown = gate.show(entry.name).map(|shown| shown.name.into_owned());
+            let spelled = [entry.name.to_owned(), gate.key(entry.name).into_owned()];
+            let can_be_cached = |name: &OsString| name.len() <= u8::MAX.into();
+            let names = spelled.into_iter().chain(shown).filter(can_be_cached);
+            changed.names.entry(parent).or_default().extend(names);
         }
-        let gate = &config.serve.gate;
-        let shown = gate.show(entry.name).map(|shown| shown.name.into_owned());
-        let spelled = [entry.name.to_owned(), gate.key(entry.name).into_owned()];
-        let can_be_cached = |name: &OsString| name.len() <= u8::MAX.into();
-        changed
-            .names
-            .entry(parent)
-            .or_default()
-            .extend(spelled.into_iter().chain(shown).filter(can_be_cached));
     }
 }
 
 /// Adds the name to which the server has renamed.
 fn note_moved(server: &Server, event: &FanotifyEvent<'_>, changed: &mut Changed) {
-    let Some(entry) = event.entry.filter(|_| event.mask & libc::FAN_MOVED_TO != 0) else { return };
+    let Some(entry) = event.to else { return };
     let Some(parent) = entry.dir.number().and_then(|number| server.tree.numbered(number)) else { return };
     let shown = server.active_config().serve.gate.show(entry.name).map(|shown| shown.name.into_owned());
     changed.moved.extend([entry.name.to_owned()].into_iter().chain(shown).map(|name| (parent, name)));
