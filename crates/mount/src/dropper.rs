@@ -56,8 +56,8 @@ pub trait DropProcess: fmt::Debug + Send + Sync {
     fn abort(&self);
 }
 
-/// Drops names for the other end of `line`, until that is closed: a message is a length, a number of a directory, a [`NameDrop`], and names with their
-/// lengths. The answer is an error number.
+/// Drops names for the other end of `line`, until that is closed: a message is a length, a number of a directory, what becomes of the names, and the
+/// names with their lengths. The answer is an error number.
 pub fn drop_names_for(mut line: UnixStream, device: OwnedFd) {
     let notifier = Notifier::new(device);
     let mut message = Vec::new();
