@@ -8,10 +8,12 @@
 //! kernel may have cached the entry's own name, so that it need not look that up, the first one of another spelling. A request does not
 //! say for which system call it is; /proc does, if the server may read it there ([`waiting_call`]). If it may not, these lookups
 //! count as those of a rename, but for directories, FIFOs and devices only the former: a directory in two places or a FIFO with
-//! two pipes would not do. /proc says the paths of a rename, too: only the last names of these lead to aliases, and only if both mean the same
-//! entry. If a directory above has the same name, the thread walks through an alias at first. While the kernel may not have dropped an own
-//! name yet, every lookup of another spelling counts if the paths have the same directories. Then the rename of a directory has no effect if the kernel has cached its own name and nobody has looked the
+//! two pipes would not do. Then the rename of a directory has no effect if the kernel has cached its own name and nobody has looked the
 //! new name up before.
+//!
+//! /proc says the paths of a rename, too: only the last names of these lead to aliases, and only if both mean the same entry. If a
+//! directory above has the same name, the thread walks through an alias at first. While the kernel may not have dropped an own name yet,
+//! every lookup of another spelling may be that of a rename, if the paths have the same directories.
 //!
 //! Anything but a rename shall have the node: locks of the kernel, memory maps and inotify(7) would see two files. So a request that opens
 //! or changes an alias, or removes or renames its name, fails with ESTALE, and any request to that of a directory, FIFO or device: even to walk
@@ -89,6 +91,8 @@ pub(super) struct OtherSpelling {
     /// The key of the entry.
     pub(super) key: NameHash,
     pub(super) name: NameHash,
+    /// The name without its directory.
+    pub(super) bare: NameHash,
     /// Whether it is neither a regular file nor a symbolic link.
     pub(super) is_strict: bool,
     /// Whether the kernel may have cached the own name of the entry: this is the first lookup of another spelling.
@@ -166,10 +170,6 @@ impl LookupThreads {
         if of_rename == MayBe::No {
             return false;
         }
-        if self.is_above(thread, name) {
-            self.leads_to_node(thread, lookup);
-            return false;
-        }
         // Threads that the server cannot see may be those of the kernel.
         let is_known = (thread != 0).then(|| waiting_call(thread)).flatten().map(|call| match call {
             WaitingCall::Other => false,
@@ -191,27 +191,21 @@ impl LookupThreads {
         leads
     }
 
-    /// Whether the thread has walked through this name a moment ago when it was taken for the last one of a path.
-    fn is_above(&self, thread: u32, name: &OsStr) -> bool {
-        const MOMENT: Duration = Duration::from_secs(1);
-        let name = NameHash::new(NodeId(0), name);
-        let mut threads = self.threads.lock();
-        let lookups = self.entry(&mut threads, thread);
-        lookups.asked = Some(name);
-        lookups.above.is_some_and(|(above, since)| above == name && since.elapsed() < MOMENT)
-    }
-
     /// Records a lookup of another spelling, and returns whether a rename may have made it.
     fn may_be_of_rename(&self, thread: u32, lookup: &OtherSpelling) -> MayBe {
-        let OtherSpelling { node, key, name, is_strict, is_first, is_recent } = *lookup;
+        /// The kernel walks the path again at once.
+        const MOMENT: Duration = Duration::from_secs(1);
+        let OtherSpelling { node, key, name, bare, is_strict, is_first, is_recent } = *lookup;
         let mut threads = self.threads.lock();
         let lookups = self.entry(&mut threads, thread);
         let last = lookups.recent[0].filter(|last| lookups.is_last && last.key == key);
         let is_repeated = last.is_some_and(|last| last.name == name);
         let again = lookups.again.iter_mut().find(|again| **again == Some(name)).and_then(Option::take);
         lookups.failed = lookups.failed.filter(|failed| *failed != node);
+        let is_above = lookups.above.is_some_and(|(above, since)| above == bare && since.elapsed() < MOMENT);
+        lookups.asked = Some(bare);
         let of_rename = match last {
-            _ if again.is_some() => MayBe::No,
+            _ if again.is_some() || is_above => MayBe::No,
             // The kernel asks twice if it had cached something else.
             Some(last) if is_repeated => MayBe::likely(last.alias.is_some()),
             // The new name of a rename, which must not be the inode of the old one.
@@ -307,6 +301,7 @@ mod tests {
             node: NodeId(7),
             key: hash("KEY"),
             name: hash(name),
+            bare: hash(name),
             is_strict,
             is_first,
             is_recent: false,

@@ -39,8 +39,7 @@ use namegate_core::gate::{Gate, Intent};
 use nix::sys::stat::FileStat;
 use parking_lot::Mutex;
 
-use self::given::GivenNames;
-use self::given::TakenNames;
+use self::given::{GivenNames, TakenNames};
 use self::invalidator::{Invalidator, StaleEntries};
 pub(super) use self::listener::ChangeListener;
 use super::journal::MountJournal;
@@ -113,23 +112,21 @@ impl Coherence {
         self.given.lock().take()
     }
 
-    /// The names that the kernel may keep since a predecessor; they count as dropped when this is.
-    fn take_left_names(&self) -> TakenNames {
-        self.given.lock().take_left()
-    }
-
     /// The kernel has forgotten a node, and with it all names in it.
     pub(super) fn forget(&self, node: NodeId) {
         self.given.lock().forget(node);
     }
 }
 
+/// Everything that the kernel may keep since a predecessor, who does not say what has changed since.
+fn everything_left(server: &Server) -> StaleEntries {
+    StaleEntries { nodes: server.tree.all_nodes(), taken: server.coherence.given.lock().take_left() }
+}
+
 /// Has the kernel drop what it keeps since a predecessor, where nobody listens for changes.
 pub(super) fn drop_left(server: &Arc<Server>) {
     if server.coherence.goes_on() {
-        let stale =
-            StaleEntries { nodes: server.tree.all_nodes(), taken: server.coherence.take_left_names() };
-        Invalidator::new(Arc::downgrade(server)).invalidate(&Arc::new(stale));
+        Invalidator::new(Arc::downgrade(server)).invalidate(&Arc::new(everything_left(server)));
     }
 }
 

@@ -101,8 +101,9 @@ pub trait KeptNames: Debug + Sync {
     /// Whether those that were parted before are forgotten.
     fn can_part(&self) -> bool;
 
-    /// Parts names that are noted from now on from those that were noted before, if that is [possible](Self::can_part).
-    fn part(&self);
+    /// Parts names that are noted from now on from those that were noted before, if there are any and it is [possible](Self::can_part). Returns
+    /// whether it did.
+    fn part(&self) -> bool;
 
     /// Forgets those that were noted before the last parting: the kernel has dropped them.
     fn forget_parted(&self);

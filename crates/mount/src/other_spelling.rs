@@ -45,7 +45,9 @@ impl RequestContext<'_> {
             self.core.server.drop_name(parent, shown.name.into_owned(), entry.node);
         }
         let is_strict = !matches!(entry.stat.st_mode & S_IFMT, S_IFREG | S_IFLNK);
-        let lookup = OtherSpelling { node: entry.node, key, name: hash, is_strict, is_first, is_recent };
+        let bare = NameHash::new(NodeId(0), name);
+        let lookup =
+            OtherSpelling { node: entry.node, key, name: hash, bare, is_strict, is_first, is_recent };
         let is_same = |it: &OsStr| server.admit_existing(parent, it).is_ok_and(|it| it.key() == stored.key());
         let is_alias = threads.leads_to_alias(thread, name, &lookup, is_same);
         let number = alias(entry.node, is_strict).filter(|_| is_alias);

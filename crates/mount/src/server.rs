@@ -94,19 +94,16 @@ impl Server {
     /// Has the kernel drop `names` in `parent`. Waits for requests about entries of it: not for a thread that serves requests.
     pub(super) fn drop_names(&self, parent: NodeId, names: &[OsString], how: NameDrop) {
         for number in numbers(parent) {
-            let dropped = match (self.dropper(), self.notifier()) {
-                (Some(dropper), _) => dropper.drop_names(number, names, how),
-                (None, Some(notifier)) => {
-                    names.iter().map(|name| how.drop_by(notifier, number, name)).fold(Ok(()), io::Result::and)
-                }
-                (None, None) => return,
-            };
-            match dropped {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    self.coherence.set_status(Some("the process that drops names has ended".into()))
-                }
-                dropped => dropped.unwrap_or_else(|error| log::debug!("the kernel does not forget: {error}")),
+            let mut dropped = self.dropper().map(|dropper| dropper.drop_names(number, names, how));
+            if matches!(&dropped, Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
+                self.coherence.set_status(Some("the process that drops names has ended".into()));
+                dropped = None;
             }
+            let by_this_process = |notifier| {
+                names.iter().map(|name| how.drop_by(notifier, number, name)).fold(Ok(()), io::Result::and)
+            };
+            let dropped = dropped.or_else(|| self.notifier().map(by_this_process)).unwrap_or(Ok(()));
+            dropped.unwrap_or_else(|error| log::debug!("the kernel does not forget: {error}"));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The state of a mount that survives its server: in memory that the holder keeps (`holder`).
 //!
-//! It has a head, records of nodes and of open files, and for each request that is out a journal with the message. A server that takes
+//! It has a head, records of nodes and of open files, names that the kernel keeps (`kept_names`), and for each request that is out a journal with the message. A server that takes
 //! over rebuilds its tables from the records and finishes the requests (`journal`). All numbers are words that are stored in the
 //! order of the program: a record counts from the moment its first word is stored. One thread changes a record at a time.
 //!

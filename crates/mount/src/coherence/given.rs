@@ -91,18 +91,22 @@ impl GivenNames {
 
     /// Adds a name; `false` if there is no room.
     pub(super) fn add(&mut self, parent: NodeId, name: &OsStr) -> bool {
-        self.has_no_room |= self.noted.is_some_and(|noted| !noted.note(parent.0, name, false));
-        !self.has_no_room && self.bytes + name.len() < MOST && self.keep(parent, name)
+        self.bytes + name.len() < MOST && self.keep(parent, name, false)
     }
 
     /// Adds a name that the kernel keeps in any case.
     pub(super) fn add_moved(&mut self, parent: NodeId, name: &OsStr) -> bool {
-        self.has_no_room |= self.noted.is_some_and(|noted| !noted.note(parent.0, name, true));
-        self.keep(parent, name)
+        self.keep(parent, name, true)
     }
 
-    fn keep(&mut self, parent: NodeId, name: &OsStr) -> bool {
+    fn keep(&mut self, parent: NodeId, name: &OsStr, is_moved: bool) -> bool {
         let Ok(len) = u8::try_from(name.len()) else { return false };
+        if self.noted.is_some_and(|noted| !noted.note(parent.0, name, is_moved)) {
+            self.has_no_room = true;
+            if !is_moved {
+                return false;
+            }
+        }
         let names = self.directories.entry(parent).or_default();
         let before = names.packed.len();
         names.push(len, name);
@@ -127,19 +131,20 @@ impl GivenNames {
 
     /// The names that a predecessor has noted.
     pub(super) fn take_left(&mut self) -> TakenNames {
+        let left = self.noted.map(KeptNames::all).unwrap_or_default();
+        let noted = self.noted.filter(|_| !left.is_empty());
         let mut directories: HashMap<NodeId, Vec<OsString>> = HashMap::new();
-        for (parent, name) in self.noted.map(KeptNames::all).unwrap_or_default() {
+        for (parent, name) in left {
             directories.entry(NodeId(parent)).or_default().push(name);
         }
         // What could not be parted is dropped again with the names that are given out from now on.
         self.part();
-        TakenNames { names: directories.into_iter().collect(), noted: self.noted }
+        TakenNames { names: directories.into_iter().collect(), noted }
     }
 
     /// Parts what was noted from what will be, and returns where, if that is possible: names are taken one time after another.
     fn part(&mut self) -> Option<&'static dyn KeptNames> {
-        let noted = self.noted.filter(|noted| noted.can_part())?;
-        noted.part();
+        let noted = self.noted.filter(|noted| noted.part())?;
         self.has_no_room = false;
         Some(noted)
     }
@@ -172,6 +177,36 @@ mod tests {
             assert_eq!(names.len(), 300);
             assert!((0..300).all(|i| names.contains(&name(i))));
         }
+    }
+
+    /// A place for names of which one takes all the room.
+    #[derive(Debug)]
+    struct SmallPlace;
+
+    impl KeptNames for SmallPlace {
+        fn note(&self, _: u64, name: &OsStr, is_kept: bool) -> bool {
+            is_kept || name.len() < 10
+        }
+        fn can_part(&self) -> bool {
+            true
+        }
+        fn part(&self) -> bool {
+            true
+        }
+        fn forget_parted(&self) {}
+        fn all(&self) -> Vec<(u64, OsString)> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_kernel_keeps_takes_no_room_of_a_successor() {
+        let mut given = GivenNames::new(Some(&SmallPlace));
+        assert!(!given.add(NodeId(1), OsStr::new(&"x".repeat(256))) && !given.is_full());
+        assert!(given.add(NodeId(1), OsStr::new("short")) && !given.is_full());
+        assert!(!given.add(NodeId(1), OsStr::new("no room for it")) && given.is_full());
+        assert_eq!(given.take().names, [(NodeId(1), vec![OsString::from("short")])]);
+        assert!(!given.is_full() && given.take_left().noted.is_none());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use nix::sys::fanotify::Fanotify;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{getpid, read};
 
+use super::everything_left;
 use super::invalidator::{Invalidator, StaleEntries};
 use crate::passthrough::NodeId;
 use crate::server::Server;
@@ -141,9 +142,7 @@ impl Listening {
         let mut buffer = vec![0; 64 << 10];
         let mut budget = TimeBudget::new();
         if let Some(server) = self.server.upgrade().filter(|server| server.coherence.goes_on()) {
-            // What has changed since the last server of the mount has died was not reported.
-            let taken = server.coherence.take_left_names();
-            self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), taken });
+            self.drop_stale(everything_left(&server));
         }
         while let Some(server) = self.wait() {
             let events = self.read_events(&server, &mut buffer);
@@ -314,7 +313,9 @@ impl Listening {
         for group in [self.hears.changes.as_fd(), self.hears.opens.as_fd()] {
             while read_some(group, buffer) > 0 {}
         }
-        server.coherence.set_status(None);
+        if server.dropper().is_some() {
+            server.coherence.set_status(None);
+        }
     }
 }
 
