@@ -9,7 +9,7 @@ use std::path::Path;
 
 use namegate_sys::iflags;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, RenameFlags, openat};
+use nix::fcntl::{OFlag, RenameFlags, openat, renameat};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 
@@ -152,6 +152,34 @@ fn a_rename_below_directories_in_another_case_is_made() {
         assert_eq!(names(&there), ["other"]);
         fs::rename(top.join("oNe/tWo/tHrEe"), top.join("onE/twO/THREE")).unwrap();
         assert_eq!(names(there.parent().unwrap()), ["THREE"]);
+    }
+}
+
+#[test]
+fn a_rename_below_directories_of_the_same_name_is_made() {
+    let Some(mounted) = mounted() else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    for round in 0..60 {
+        let name = format!("Name{round}");
+        let cases = [name.clone(), name.to_lowercase(), name.to_uppercase()];
+        // As many directories above have the name.
+        let [depth, above, from, to] = [round % 4, round / 4 % 3, round % 3, (round + 1 + round / 30) % 3];
+        let (stored, dir) =
+            ([name.as_str()].repeat(depth).join("/"), [cases[above].as_str()].repeat(depth).join("/"));
+        fs::create_dir_all(mnt.join(&stored)).unwrap();
+        match round / 8 % 2 {
+            0 => fs::write(mnt.join(&stored).join(&name), "").unwrap(),
+            _ => fs::create_dir(mnt.join(&stored).join(&name)).unwrap(),
+        }
+        let [from, to] = [&cases[from], &cases[to]];
+        let [from_path, to_path] = [from, to].map(|name| Path::new(&dir).join(name));
+        match round % 5 {
+            0 => renameat(held(&mnt), &from_path, held(&mnt), &to_path).unwrap(),
+            _ => fs::rename(mnt.join(&from_path), mnt.join(&to_path)).unwrap(),
+        }
+        let there = names(&backing.join(&stored));
+        assert!(there.contains(to), "round {round}: {dir}/{from} to {to}: {there:?}");
+        assert_eq!(there.len(), if depth == 0 { round + 1 } else { 1 }, "round {round}: {there:?}");
     }
 }
 

@@ -11,9 +11,10 @@
 //! two pipes would not do. Then the rename of a directory has no effect if the kernel has cached its own name and nobody has looked the
 //! new name up before.
 //!
-//! /proc says the paths of a rename, too: only the last names of these lead to aliases, and only if both mean the same entry. If a
-//! directory above has the same name, the thread walks through an alias at first. While the kernel may not have dropped an own name yet,
-//! every lookup of another spelling may be that of a rename, if the paths have the same directories.
+//! /proc says the paths of a rename, too: only the new name leads to an alias, and only if the old one means the same entry. A directory
+//! above may have the same name: the place of the directory that is searched says which of the two is looked up. Where it does not (after a
+//! symbolic link, say), the thread walks through an alias at first. While the kernel may not have dropped an own name yet, every lookup of
+//! another spelling may be that of a rename, if the paths have the same directories.
 //!
 //! Anything but a rename shall have the node: locks of the kernel, memory maps and inotify(7) would see two files. So a request that opens
 //! or changes an alias, or removes or renames its name, fails with ESTALE, and any request to that of a directory, FIFO or device: even to walk
@@ -25,6 +26,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -52,7 +54,7 @@ struct ThreadLookups {
     is_last: bool,
     /// Whether the kernel may have cached the own name of the entry of which it has looked up another spelling last.
     was_first: bool,
-    /// The name that was looked up last as another spelling, without its directory.
+    /// The name that was looked up last as another spelling.
     asked: Option<NameHash>,
     /// The names that must lead to their nodes when they are looked up again.
     again: [Option<NameHash>; 2],
@@ -91,8 +93,6 @@ pub(super) struct OtherSpelling {
     /// The key of the entry.
     pub(super) key: NameHash,
     pub(super) name: NameHash,
-    /// The name without its directory.
-    pub(super) bare: NameHash,
     /// Whether it is neither a regular file nor a symbolic link.
     pub(super) is_strict: bool,
     /// Whether the kernel may have cached the own name of the entry: this is the first lookup of another spelling.
@@ -158,13 +158,13 @@ impl LookupThreads {
         self.entry(&mut self.threads.lock(), thread).push(LastLookup { key, name, alias: None });
     }
 
-    /// Records a lookup of another spelling, `name`, and returns whether it leads to the alias. `is_same`: whether other names mean the same entry.
+    /// Records a lookup of another spelling, and returns whether it leads to the alias. `is_new_name`: whether it is that of the new name in
+    /// a rename that has these paths, whose old name means the same entry.
     pub(super) fn leads_to_alias(
         &self,
         thread: u32,
-        name: &OsStr,
         lookup: &OtherSpelling,
-        is_same: impl Fn(&OsStr) -> bool,
+        is_new_name: impl Fn(&[PathBuf; 2]) -> bool,
     ) -> bool {
         let of_rename = self.may_be_of_rename(thread, lookup);
         if of_rename == MayBe::No {
@@ -175,9 +175,7 @@ impl LookupThreads {
             WaitingCall::Other => false,
             WaitingCall::Rename(None) => true,
             WaitingCall::Rename(Some(paths)) => {
-                let names = paths.each_ref().map(|path| path.file_name().unwrap_or_default());
-                names.contains(&name)
-                    && names.into_iter().all(is_same)
+                is_new_name(&paths)
                     && (of_rename == MayBe::Likely
                         || lookup.is_first
                         || paths[0].parent() == paths[1].parent())
@@ -195,15 +193,15 @@ impl LookupThreads {
     fn may_be_of_rename(&self, thread: u32, lookup: &OtherSpelling) -> MayBe {
         /// The kernel walks the path again at once.
         const MOMENT: Duration = Duration::from_secs(1);
-        let OtherSpelling { node, key, name, bare, is_strict, is_first, is_recent } = *lookup;
+        let OtherSpelling { node, key, name, is_strict, is_first, is_recent } = *lookup;
         let mut threads = self.threads.lock();
         let lookups = self.entry(&mut threads, thread);
         let last = lookups.recent[0].filter(|last| lookups.is_last && last.key == key);
         let is_repeated = last.is_some_and(|last| last.name == name);
         let again = lookups.again.iter_mut().find(|again| **again == Some(name)).and_then(Option::take);
         lookups.failed = lookups.failed.filter(|failed| *failed != node);
-        let is_above = lookups.above.is_some_and(|(above, since)| above == bare && since.elapsed() < MOMENT);
-        lookups.asked = Some(bare);
+        let is_above = lookups.above.is_some_and(|(above, since)| above == name && since.elapsed() < MOMENT);
+        lookups.asked = Some(name);
         let of_rename = match last {
             _ if again.is_some() || is_above => MayBe::No,
             // The kernel asks twice if it had cached something else.
@@ -301,7 +299,6 @@ mod tests {
             node: NodeId(7),
             key: hash("KEY"),
             name: hash(name),
-            bare: hash(name),
             is_strict,
             is_first,
             is_recent: false,

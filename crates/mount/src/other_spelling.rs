@@ -1,9 +1,10 @@
 //! Requests by any spelling of a name, where an entry may have several.
 
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use libc::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use namegate_core::gate::Admitted;
+use namegate_core::gate::{Admitted, Intent};
 
 use super::alias::OtherSpelling;
 use super::node_number::alias;
@@ -45,15 +46,35 @@ impl RequestContext<'_> {
             self.core.server.drop_name(parent, shown.name.into_owned(), entry.node);
         }
         let is_strict = !matches!(entry.stat.st_mode & S_IFMT, S_IFREG | S_IFLNK);
-        let bare = NameHash::new(NodeId(0), name);
-        let lookup =
-            OtherSpelling { node: entry.node, key, name: hash, bare, is_strict, is_first, is_recent };
+        let lookup = OtherSpelling { node: entry.node, key, name: hash, is_strict, is_first, is_recent };
         let is_same = |it: &OsStr| server.admit_existing(parent, it).is_ok_and(|it| it.key() == stored.key());
-        let is_alias = threads.leads_to_alias(thread, name, &lookup, is_same);
+        let is_new_name = |paths: &[PathBuf; 2]| {
+            let [from, to] = paths.each_ref().map(|path| path.file_name().unwrap_or_default());
+            to == name && from != name && is_same(from) && !self.is_above(parent, name, &paths[1])
+        };
+        let is_alias = threads.leads_to_alias(thread, &lookup, is_new_name);
         let number = alias(entry.node, is_strict).filter(|_| is_alias);
         let name = number.map_or(UsedName::Other, UsedName::Alias);
         let is_current = entry.is_current && number.is_none();
         Ok(LookupEntry { name, is_current, ..entry })
+    }
+
+    /// Whether `name` in the directory `parent` is one of the directories above the last name of `path`, which is the same name: the place of
+    /// `parent` fits that only. A path may be relative, and then begins anywhere.
+    fn is_above(&self, parent: NodeId, name: &OsStr, path: &Path) -> bool {
+        let above: Vec<_> = path.parent().into_iter().flat_map(Path::iter).collect();
+        let gate = &self.server.config.serve.gate;
+        let (true, Ok(place)) = (above.contains(&name), self.server.tree.path(parent)) else { return false };
+        let mountpoint = self.core.source.get().and_then(|source| source.mountpoint().file_name());
+        let is_same = |(asked, stored): (&&OsStr, &OsStr)| {
+            gate.admit(Intent::Address, asked).is_ok_and(|admitted| admitted.key() == gate.key(stored))
+        };
+        let fits = |above: &[&OsStr]| {
+            let outside = above.len().saturating_sub(place.iter().count());
+            above.iter().rev().zip(place.iter().rev()).all(is_same)
+                && (outside == 0 || Some(above[outside - 1]) == mountpoint)
+        };
+        !fits(&above) && (0..above.len()).any(|at| above[at] == name && fits(&above[..at]))
     }
 }
 

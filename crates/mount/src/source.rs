@@ -79,6 +79,11 @@ impl SourceWatch {
         Self { was_read_only: new.problems().read_only, ..new }
     }
 
+    /// Where the source is mounted.
+    pub(super) fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
     /// Watches the source of a mount that a predecessor has mounted on `mountpoint`.
     ///
     /// # Errors
