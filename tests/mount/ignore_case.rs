@@ -183,6 +183,23 @@ fn a_rename_below_directories_of_the_same_name_is_made() {
     }
 }
 
+#[test]
+fn a_rename_is_made_right_after_one_that_failed_below_the_same_name() {
+    let Some(mounted) = mounted() else { return };
+    let (mnt, backing) = (mounted.mnt(), mounted.backing());
+    symlink(".", mnt.join("link")).unwrap();
+    for round in 0..4 {
+        let name = format!("Name{round}");
+        let upper = name.to_uppercase();
+        fs::create_dir(mnt.join(&name)).unwrap();
+        // Where a link leads, the path of a directory does not say which name is the last one.
+        let inside = mnt.join("link").join(&upper);
+        assert_eq!(errno(fs::rename(inside.join(&name), inside.join(&upper))), Errno::ENOENT);
+        fs::rename(mnt.join(&name), mnt.join(&upper)).unwrap();
+        assert!(names(&backing).contains(&upper), "round {round}: {:?}", names(&backing));
+    }
+}
+
 fn held(path: &Path) -> File {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).unwrap()
 }

@@ -28,7 +28,6 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use namegate_sys::process::{WaitingCall, kernel_thread, waiting_call};
 use namegate_wire::Operation;
@@ -46,7 +45,7 @@ pub(super) struct LookupThreads {
     is_used: AtomicBool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct ThreadLookups {
     /// Its last lookups, the last one first.
     recent: [Option<LastLookup>; 2],
@@ -54,13 +53,12 @@ struct ThreadLookups {
     is_last: bool,
     /// Whether the kernel may have cached the own name of the entry of which it has looked up another spelling last.
     was_first: bool,
-    /// The name that was looked up last as another spelling.
-    asked: Option<NameHash>,
+    /// The name that was looked up last, if it led to an alias, and the paths of the rename.
+    renamed: Option<(NameHash, [PathBuf; 2])>,
     /// The names that must lead to their nodes when they are looked up again.
     again: [Option<NameHash>; 2],
-    /// A name that was taken for the last one of a path in a rename, and since when it is known to be a directory above: the kernel walks
-    /// the path once more, and then not again.
-    above: Option<(NameHash, Instant)>,
+    /// A name that was taken for the last one in a rename of these paths, and is a directory above: the kernel walks the path once more.
+    above: Option<(NameHash, [PathBuf; 2])>,
     /// The node on whose alias a request has failed last. If the next one is for it, too, the thread does not look up again.
     failed: Option<NodeId>,
 }
@@ -139,7 +137,7 @@ impl LookupThreads {
         let name = lookups.recent.iter().flatten().find(|lookup| lookup.alias == Some(node(number)));
         lookups.again = [name.map(|lookup| lookup.name).filter(|_| !is_second), None];
         if is_strict(number) {
-            lookups.above = lookups.asked.map(|name| (name, Instant::now()));
+            lookups.above = lookups.renamed.take();
         }
         !is_second
     }
@@ -167,32 +165,39 @@ impl LookupThreads {
         is_new_name: impl Fn(&[PathBuf; 2]) -> bool,
     ) -> bool {
         let of_rename = self.may_be_of_rename(thread, lookup);
-        if of_rename == MayBe::No {
-            return false;
-        }
-        // Threads that the server cannot see may be those of the kernel.
-        let is_known = (thread != 0).then(|| waiting_call(thread)).flatten().map(|call| match call {
-            WaitingCall::Other => false,
-            WaitingCall::Rename(None) => true,
-            WaitingCall::Rename(Some(paths)) => {
-                is_new_name(&paths)
-                    && (of_rename == MayBe::Likely
-                        || lookup.is_first
-                        || paths[0].parent() == paths[1].parent())
+        let call = (of_rename != MayBe::No && thread != 0).then(|| waiting_call(thread)).flatten();
+        // It may have to open the directory: not with the lock.
+        let is_new_name = match &call {
+            Some(WaitingCall::Rename(Some(paths))) => is_new_name(paths),
+            _ => true,
+        };
+        let (mut threads, name) = (self.threads.lock(), lookup.name);
+        let lookups = self.entry(&mut threads, thread);
+        let leads = match &call {
+            _ if of_rename == MayBe::No => false,
+            Some(WaitingCall::Other) => false,
+            Some(WaitingCall::Rename(None)) => true,
+            Some(WaitingCall::Rename(Some(paths))) => {
+                let is_above =
+                    lookups.above.as_ref().is_some_and(|(above, of)| *above == name && of == paths);
+                let is_expected = of_rename == MayBe::Likely || lookup.is_first;
+                !is_above && is_new_name && (is_expected || paths[0].parent() == paths[1].parent())
             }
-        });
-        let leads = is_known
-            .unwrap_or_else(|| of_rename == MayBe::Likely && thread != 0 && kernel_thread(thread).is_none());
+            // Threads that the server cannot see may be those of the kernel.
+            None => of_rename == MayBe::Likely && thread != 0 && kernel_thread(thread).is_none(),
+        };
+        lookups.renamed = match call {
+            Some(WaitingCall::Rename(Some(paths))) if leads => Some((name, paths)),
+            _ => None,
+        };
         if !leads {
-            self.leads_to_node(thread, lookup);
+            lookups.leads_to_node(name);
         }
         leads
     }
 
     /// Records a lookup of another spelling, and returns whether a rename may have made it.
     fn may_be_of_rename(&self, thread: u32, lookup: &OtherSpelling) -> MayBe {
-        /// The kernel walks the path again at once.
-        const MOMENT: Duration = Duration::from_secs(1);
         let OtherSpelling { node, key, name, is_strict, is_first, is_recent } = *lookup;
         let mut threads = self.threads.lock();
         let lookups = self.entry(&mut threads, thread);
@@ -200,10 +205,8 @@ impl LookupThreads {
         let is_repeated = last.is_some_and(|last| last.name == name);
         let again = lookups.again.iter_mut().find(|again| **again == Some(name)).and_then(Option::take);
         lookups.failed = lookups.failed.filter(|failed| *failed != node);
-        let is_above = lookups.above.is_some_and(|(above, since)| above == name && since.elapsed() < MOMENT);
-        lookups.asked = Some(name);
         let of_rename = match last {
-            _ if again.is_some() || is_above => MayBe::No,
+            _ if again.is_some() => MayBe::No,
             // The kernel asks twice if it had cached something else.
             Some(last) if is_repeated => MayBe::likely(last.alias.is_some()),
             // The new name of a rename, which must not be the inode of the old one.
@@ -214,16 +217,6 @@ impl LookupThreads {
         lookups.was_first = is_first || is_repeated && lookups.was_first;
         lookups.push(LastLookup { key, name, alias: (of_rename != MayBe::No).then_some(node) });
         of_rename
-    }
-
-    /// The last lookup of the thread has led to the node, if it still is this one.
-    fn leads_to_node(&self, thread: u32, lookup: &OtherSpelling) {
-        if let Some(lookups) = self.threads.lock().get_mut(&thread)
-            && let [Some(last), _] = &mut lookups.recent
-            && last.name == lookup.name
-        {
-            last.alias = None;
-        }
     }
 
     /// The names of a rename that the thread has looked up. Only the first rename hears that a name may be cached.
@@ -274,6 +267,15 @@ impl ThreadLookups {
         // A lookup that the kernel makes twice counts once.
         let before = self.recent[0].filter(|last| last.name != lookup.name).or(self.recent[1]);
         (self.recent, self.is_last) = ([Some(lookup), before], true);
+    }
+
+    /// The last lookup has led to the node, if it still is that of `name`.
+    fn leads_to_node(&mut self, name: NameHash) {
+        if let [Some(last), _] = &mut self.recent
+            && last.name == name
+        {
+            last.alias = None;
+        }
     }
 
     /// The name, if it led to an alias.
@@ -334,7 +336,7 @@ mod tests {
         );
         let directory = |name| threads.may_be_of_rename(4, &spelling(name, true, true));
         assert_eq!(directory("a"), MayBe::Perhaps);
-        threads.leads_to_node(4, &spelling("a", true, true));
+        threads.threads.lock().get_mut(&4).unwrap().leads_to_node(hash("a"));
         assert_eq!(["b", "b", "a"].map(directory), [MayBe::Likely, MayBe::Likely, MayBe::No]);
     }
 

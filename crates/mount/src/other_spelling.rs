@@ -62,7 +62,7 @@ impl RequestContext<'_> {
     /// Whether `name` in the directory `parent` is one of the directories above the last name of `path`, which is the same name: the place of
     /// `parent` fits that only. A path may be relative, and then begins anywhere.
     fn is_above(&self, parent: NodeId, name: &OsStr, path: &Path) -> bool {
-        let above: Vec<_> = path.parent().into_iter().flat_map(Path::iter).collect();
+        let above: Vec<_> = path.parent().into_iter().flat_map(Path::iter).filter(|it| *it != ".").collect();
         let gate = &self.server.config.serve.gate;
         let (true, Ok(place)) = (above.contains(&name), self.server.tree.path(parent)) else { return false };
         let mountpoint = self.core.source.get().and_then(|source| source.mountpoint().file_name());
