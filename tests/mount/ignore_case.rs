@@ -200,6 +200,20 @@ fn a_rename_is_made_right_after_one_that_failed_below_the_same_name() {
     }
 }
 
+#[test]
+fn a_directory_is_not_renamed_into_itself_in_any_case() {
+    let Some(mounted) = mounted() else { return };
+    let mnt = mounted.mnt();
+    fs::create_dir_all(mnt.join("A/B")).unwrap();
+    for (from, to) in [("A", "a/x"), ("a", "A/x"), ("a", "A/b/x"), ("A/B", "a/b/y"), ("a/b", "A/B/a")] {
+        let renamed = fs::rename(mnt.join(from), mnt.join(to));
+        assert_eq!(errno(renamed), Errno::EINVAL, "{from} to {to}");
+    }
+    for (from, to) in [("A/B", "a"), ("a/b", "A"), ("A/b", "A")] {
+        assert_eq!(errno(fs::rename(mnt.join(from), mnt.join(to))), Errno::ENOTEMPTY, "{from} to {to}");
+    }
+}
+
 fn held(path: &Path) -> File {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).unwrap()
 }
