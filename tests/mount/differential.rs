@@ -5,6 +5,7 @@
 //! If a name has several spellings, the plain directory is a model: it stores all of them as NFC, and names are
 //! compared in that form.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -397,7 +398,7 @@ fn attributes(metadata: &fs::Metadata) -> String {
 fn random_operations_do_the_same_as_on_a_plain_directory() {
     let Some((mounted, port)) = scraped(&[]) else { return };
     let close = |left| mounted.wait_for_open_files(port, left);
-    compare(&mounted.plain(), (&mounted.mnt(), &close), Some(&mounted.backing()), NAMES);
+    compare(&mounted.plain(), (&mounted.mnt(), &close), Some(Source::keeping(mounted.backing())), NAMES);
 }
 
 #[test]
@@ -415,7 +416,11 @@ fn random_operations_do_the_same_in_any_spelling() {
         let args = ["--normalize", "nfc", "--on-mismatch", on_mismatch];
         let Some((mounted, port)) = scraped(&args) else { return };
         let close = |left| mounted.wait_for_open_files(port, left);
-        compare(&mounted.plain(), (&mounted.mnt(), &close), Some(&mounted.backing()), SPELLINGS);
+        let source = match on_mismatch {
+            "convert" => Source { dir: mounted.backing(), stores: canonical },
+            _ => Source::keeping(mounted.backing()),
+        };
+        compare(&mounted.plain(), (&mounted.mnt(), &close), Some(source), SPELLINGS);
         let args = [&args[..], &["--profile", "windows", "--mode", "encode"]].concat();
         let Some((mounted, port)) = scraped(&args) else { return };
         let close = |left| mounted.wait_for_open_files(port, left);
@@ -427,7 +432,7 @@ fn random_operations_do_the_same_in_any_spelling() {
 fn random_operations_do_the_same_in_any_case() {
     let Some((mounted, port)) = scraped(&["--ignore-case=apfs"]) else { return };
     let close = |left| mounted.wait_for_open_files(port, left);
-    compare(&mounted.plain(), (&mounted.mnt(), &close), Some(&mounted.backing()), CASES);
+    compare(&mounted.plain(), (&mounted.mnt(), &close), Some(Source::keeping(mounted.backing())), CASES);
 }
 
 #[test]
@@ -435,7 +440,7 @@ fn random_operations_do_the_same_if_contents_go_through_the_server() {
     // The kernel does not read and write files of a stacked file system, such as a mount of namegate, by itself.
     let Some(below) = TestMount::new(&[]) else { return };
     let mut above = TestMount::of(prepare(), |dir| (below.mnt(), dir.join("mnt")), &[]);
-    compare(&above.plain(), (&above.mnt(), &|_| ()), Some(&below.backing()), NAMES);
+    compare(&above.plain(), (&above.mnt(), &|_| ()), Some(Source::keeping(below.backing())), NAMES);
     above.signal(Signal::SIGTERM);
     let (_, said) = above.ended();
     // The reason is logged unless it was asked for.
@@ -443,12 +448,34 @@ fn random_operations_do_the_same_if_contents_go_through_the_server() {
     assert_eq!(reasons, usize::from(!has_no_passthrough()), "{said}");
 }
 
-/// Performs the same operations on `plain`, in the spelling of the model, and on `mnt`, whose source is `backing` if it has the same names.
+/// The source of a mount whose names are those of the clients.
+struct Source {
+    dir: PathBuf,
+    /// The path that a new one is stored as.
+    stores: fn(&Path) -> PathBuf,
+}
+
+impl Source {
+    fn keeping(dir: PathBuf) -> Self {
+        Self { dir, stores: Path::to_path_buf }
+    }
+
+    /// The name by which the entry `path` is stored.
+    fn stored(&self, path: &Path) -> Option<OsString> {
+        let find = |dir: PathBuf, part: &OsStr| {
+            let mut entries = fs::read_dir(&dir).ok()?.map(|entry| entry.unwrap().file_name());
+            Some(dir.join(entries.find(|name| canonical(name.as_ref()) == canonical(part.as_ref()))?))
+        };
+        path.iter().try_fold(self.dir.clone(), find)?.file_name().map(Into::into)
+    }
+}
+
+/// Performs the same operations on `plain`, in the spelling of the model, and on `mnt`, whose source is `source` if it has the same names.
 /// `close` waits until the server of `mnt` has exactly this many open files.
 fn compare(
     plain: &Path,
     (mnt, close): (&Path, &dyn Fn(usize)),
-    backing: Option<&Path>,
+    source: Option<Source>,
     names: &'static [&'static str],
 ) {
     let seed = match std::env::var("NAMEGATE_SEED") {
@@ -483,12 +510,24 @@ fn compare(
         ));
         let recent = || last[last.len().saturating_sub(12)..].join("\n");
         assert_eq!(found, expected, "operation {count} of seed {seed}, the last of\n{}", recent());
+        if let (Operation::Rename(from, to, 0), Ok(_), Some(source)) = (&operation, &found, &source)
+            && canonical(from) == canonical(to)
+            && from.file_name() != to.file_name()
+        {
+            let expected = (source.stores)(to).file_name().map(Into::into);
+            assert_eq!(
+                source.stored(to),
+                expected,
+                "operation {count} of seed {seed}, the last of\n{}",
+                recent()
+            );
+        }
         if count % STRIDE == 0 {
             let (expected, found) = (here.everything(), there.everything());
             assert_eq!(found, expected, "after operation {count} of seed {seed}, the last of\n{}", recent());
             assert_eq!(there.everything(), expected, "listed again, after operation {count} of seed {seed}");
-            if let Some(backing) = backing {
-                let behind = Side::new(backing.into(), false).everything();
+            if let Some(Source { dir, .. }) = &source {
+                let behind = Side::new(dir.clone(), false).everything();
                 assert_eq!(behind, expected, "in the backing tree, after operation {count} of seed {seed}");
             }
         }
