@@ -45,7 +45,7 @@ pub(super) struct LookupThreads {
     is_used: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct ThreadLookups {
     /// Its last lookups, the last one first.
     recent: [Option<LastLookup>; 2],
@@ -53,12 +53,12 @@ struct ThreadLookups {
     is_last: bool,
     /// Whether the kernel may have cached the own name of the entry of which it has looked up another spelling last.
     was_first: bool,
-    /// The name that was looked up last, if it led to an alias, and the paths of the rename.
-    renamed: Option<(NameHash, [PathBuf; 2])>,
+    /// The name that was looked up last, if it led to an alias, and the paths of the rename, as hashes: they may be long, and the threads many.
+    renamed: Option<(NameHash, [NameHash; 2])>,
     /// The names that must lead to their nodes when they are looked up again.
     again: [Option<NameHash>; 2],
     /// A name that was taken for the last one in a rename of these paths, and is a directory above: the kernel walks the path once more.
-    above: Option<(NameHash, [PathBuf; 2])>,
+    above: Option<(NameHash, [NameHash; 2])>,
     /// The node on whose alias a request has failed last. If the next one is for it, too, the thread does not look up again.
     failed: Option<NodeId>,
 }
@@ -167,9 +167,14 @@ impl LookupThreads {
         let of_rename = self.may_be_of_rename(thread, lookup);
         let call = (of_rename != MayBe::No && thread != 0).then(|| waiting_call(thread)).flatten();
         // It may have to open the directory: not with the lock.
-        let is_new_name = match &call {
-            Some(WaitingCall::Rename(Some(paths))) => is_new_name(paths),
-            _ => true,
+        let renamed = match &call {
+            Some(WaitingCall::Rename(Some(paths))) => {
+                let is_expected = of_rename == MayBe::Likely || lookup.is_first;
+                let hash = |path: &PathBuf| NameHash::new(NodeId(0), path.as_os_str());
+                ((is_expected || paths[0].parent() == paths[1].parent()) && is_new_name(paths))
+                    .then(|| (lookup.name, paths.each_ref().map(hash)))
+            }
+            _ => None,
         };
         let (mut threads, name) = (self.threads.lock(), lookup.name);
         let lookups = self.entry(&mut threads, thread);
@@ -177,19 +182,11 @@ impl LookupThreads {
             _ if of_rename == MayBe::No => false,
             Some(WaitingCall::Other) => false,
             Some(WaitingCall::Rename(None)) => true,
-            Some(WaitingCall::Rename(Some(paths))) => {
-                let is_above =
-                    lookups.above.as_ref().is_some_and(|(above, of)| *above == name && of == paths);
-                let is_expected = of_rename == MayBe::Likely || lookup.is_first;
-                !is_above && is_new_name && (is_expected || paths[0].parent() == paths[1].parent())
-            }
+            Some(WaitingCall::Rename(Some(_))) => renamed.is_some() && lookups.above != renamed,
             // Threads that the server cannot see may be those of the kernel.
             None => of_rename == MayBe::Likely && thread != 0 && kernel_thread(thread).is_none(),
         };
-        lookups.renamed = match call {
-            Some(WaitingCall::Rename(Some(paths))) if leads => Some((name, paths)),
-            _ => None,
-        };
+        lookups.renamed = renamed.filter(|_| leads);
         if !leads {
             lookups.leads_to_node(name);
         }
