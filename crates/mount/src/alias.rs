@@ -165,7 +165,10 @@ impl LookupThreads {
         is_new_name: impl Fn(&[PathBuf; 2]) -> bool,
     ) -> bool {
         let of_rename = self.may_be_of_rename(thread, lookup);
-        let call = (of_rename != MayBe::No && thread != 0).then(|| waiting_call(thread)).flatten();
+        if of_rename == MayBe::No {
+            return false;
+        }
+        let call = (thread != 0).then(|| waiting_call(thread)).flatten();
         // It may have to open the directory: not with the lock.
         let renamed = match &call {
             Some(WaitingCall::Rename(Some(paths))) => {
@@ -179,7 +182,6 @@ impl LookupThreads {
         let (mut threads, name) = (self.threads.lock(), lookup.name);
         let lookups = self.entry(&mut threads, thread);
         let leads = match &call {
-            _ if of_rename == MayBe::No => false,
             Some(WaitingCall::Other) => false,
             Some(WaitingCall::Rename(None)) => true,
             Some(WaitingCall::Rename(Some(_))) => renamed.is_some() && lookups.above != renamed,
@@ -202,6 +204,7 @@ impl LookupThreads {
         let is_repeated = last.is_some_and(|last| last.name == name);
         let again = lookups.again.iter_mut().find(|again| **again == Some(name)).and_then(Option::take);
         lookups.failed = lookups.failed.filter(|failed| *failed != node);
+        lookups.renamed = None;
         let of_rename = match last {
             _ if again.is_some() => MayBe::No,
             // The kernel asks twice if it had cached something else.
