@@ -2,7 +2,7 @@
 //!
 //! fanotify reports changes on the whole file system of the source, whoever makes them and by whatever path. A thread
 //! (`listener`) reads the events and has the kernel drop names and attributes. Replies then get [`LASTING`] as their timeout. What is
-//! not reported keeps the timeouts of the settings: see [`ConfiguredServer::name_timeout`] and [`Passthrough::attributes_may_last`].
+//! not reported keeps the timeouts of the settings: see `ConfiguredServer::name_timeout` and `Passthrough::attributes_may_last`.
 //!
 //! # Why no outdated reply stays
 //! A reply R is computed by system calls between the times `a` and `b`, and the kernel takes it at `k`. A change at `c` is outdated in R
@@ -27,23 +27,17 @@
 //! names in [`GivenNames`], and of all nodes.
 
 mod given;
-mod invalidator;
-mod listener;
+pub(super) mod invalidator;
+pub(super) mod listener;
+mod reply_timeouts;
 
-use std::ffi::OsStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use namegate_core::gate::{Gate, Intent};
-use nix::sys::stat::FileStat;
 use parking_lot::Mutex;
 
 use self::given::{GivenNames, TakenNames};
-use self::invalidator::{Invalidator, StaleEntries};
-pub(super) use self::listener::ChangeListener;
 use super::journal::MountJournal;
-use super::server::{ConfiguredServer, Server};
 use crate::passthrough::NodeId;
 
 /// How long the kernel keeps what is dropped when it changes. It bounds the harm of what nobody has thought of.
@@ -115,71 +109,6 @@ impl Coherence {
     /// The kernel has forgotten a node, and with it all names in it.
     pub(super) fn forget(&self, node: NodeId) {
         self.given.lock().forget(node);
-    }
-}
-
-/// Everything that the kernel may keep since a predecessor, who does not say what has changed since.
-fn everything_left(server: &Server) -> StaleEntries {
-    StaleEntries { nodes: server.tree.all_nodes(), taken: server.coherence.given.lock().take_left() }
-}
-
-/// Has the kernel drop what it keeps since a predecessor, where nobody listens for changes.
-pub(super) fn drop_left(server: &Arc<Server>) {
-    if server.coherence.goes_on() {
-        Invalidator::new(Arc::downgrade(server)).invalidate(&Arc::new(everything_left(server)));
-    }
-}
-
-/// Whether the event of a change of the entry that `name` means is translated back to `name`: the entry is stored under it, or is shown by it.
-fn is_translated_to(gate: &Gate, name: &OsStr) -> bool {
-    let is_it = |admitted: &OsStr| admitted == name || gate.show(admitted).is_some_and(|it| it.name == name);
-    gate.admit(Intent::Address, name).is_ok_and(|admitted| is_it(admitted.as_os_str()))
-}
-
-impl ConfiguredServer<'_> {
-    /// Whether nothing was reported since this request was begun.
-    fn lasts(&self) -> bool {
-        self.coherence.holds_since(self.begun)
-    }
-
-    /// How long the kernel may cache that `name` in `parent` leads to `child`, or with `None` to nothing.
-    ///
-    /// Names on another file system expire, and those that lead there: what is mounted is not reported. So do names with several spellings
-    /// ([`crate::spelling`]), and shortened ones. An absent name lasts or is not kept at all.
-    pub(super) fn name_timeout(&self, parent: NodeId, name: &OsStr, child: Option<NodeId>) -> Duration {
-        let timeout = self.timeouts().entry;
-        let is_ambiguous = self.config.is_ambiguous(name);
-        if timeout.is_zero() || is_ambiguous && child.is_none() || !self.may_be_kept(parent, name) {
-            return Duration::ZERO;
-        }
-        let is_own = |node| self.tree.is_own(node);
-        let lasts = self.lasts()
-            && !is_ambiguous
-            && is_own(parent)
-            && child.is_none_or(is_own)
-            && is_translated_to(&self.config.serve.gate, name)
-            && self.coherence.given.lock().add(parent, name)
-            && self.lasts();
-        match (lasts, child) {
-            (true, _) => LASTING,
-            (false, Some(_)) => timeout,
-            (false, None) => Duration::ZERO,
-        }
-    }
-
-    /// How long the kernel may cache attributes of `node`; `is_written` for a file that a client may change through a memory map.
-    pub(super) fn attr_timeout(&self, node: NodeId, stat: &FileStat, is_written: bool) -> Duration {
-        let timeout = self.timeouts().for_attributes(stat, is_written);
-        let lasts =
-            !timeout.is_zero() && self.lasts() && self.tree.attributes_may_last(node, stat) && self.lasts();
-        if lasts { LASTING } else { timeout }
-    }
-
-    /// The kernel is about to move a name that it keeps: a rename.
-    pub(super) fn carry_name(&self, parent: NodeId, name: &OsStr) {
-        if self.begun.is_some() {
-            self.coherence.given.lock().add_moved(parent, name);
-        }
     }
 }
 

@@ -23,6 +23,7 @@ mod encode;
 mod entries;
 mod error;
 mod failure;
+mod forced_drops;
 mod fuser_reply;
 mod holders;
 mod journal;

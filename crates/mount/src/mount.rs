@@ -23,7 +23,8 @@ use nix::sys::stat::{Mode, fstat, stat, umask};
 use nix::unistd::geteuid;
 
 use super::attach::{Attaching, Attachment};
-use super::coherence::{ChangeListener, drop_left};
+use super::coherence::invalidator::drop_left;
+use super::coherence::listener::ChangeListener;
 use super::dropper::Dropper;
 use super::error::Error;
 use super::journal::{LeftMount, MountJournal, MountRecord};

@@ -10,30 +10,13 @@
 //! The same is done for the own name of an entry when a client uses another spelling of it ([`crate::spelling`]).
 
 use std::ffi::OsString;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Weak};
 
 use super::dropper::NameDrop;
+use super::forced_drops::ForcedDrop;
 use super::server::Server;
 use crate::passthrough::NodeId;
-
-/// What is known of how the kernel forgets inodes.
-#[derive(Debug, Default)]
-pub(super) struct Pruning {
-    /// Whether the kernel supports the message.
-    is_supported: OnceLock<bool>,
-    /// Queue of the thread that sends what waits for other requests.
-    forcing: OnceLock<Option<SyncSender<ForcedDrop>>>,
-}
-
-/// What the kernel is made to forget although it may be in use.
-enum ForcedDrop {
-    /// Files that nobody has open.
-    Nodes(Vec<NodeId>),
-    /// A name in a directory.
-    Name(NodeId, OsString),
-}
 
 impl Server {
     /// Whether a name can be dropped that is in use.
@@ -44,7 +27,7 @@ impl Server {
     /// Whether the kernel drops names that are not in use at once.
     fn can_prune(&self) -> bool {
         let Some(notifier) = self.notifier() else { return false };
-        *self.pruning.is_supported.get_or_init(|| notifier.prune(&[]).is_ok())
+        *self.prunes.get_or_init(|| notifier.prune(&[]).is_ok())
     }
 
     /// Asks the kernel to forget those of `nodes` that are not in use. Returns whether the kernel supports this.
@@ -75,20 +58,8 @@ impl Server {
     }
 
     fn force(self: &Arc<Self>, dropped: ForcedDrop) {
-        /// Maximum number of waiting messages.
-        const WAITING: usize = 64;
-        let start = || {
-            let (sender, receiver) = sync_channel(WAITING);
-            let server = Arc::downgrade(self);
-            let started =
-                thread::Builder::new().name("forgetting".into()).spawn(move || force(&server, &receiver));
-            let started =
-                started.inspect_err(|error| log::warn!("the kernel is not made to forget: {error}"));
-            started.ok().map(|_| sender)
-        };
-        if let Some(forcing) = self.pruning.forcing.get_or_init(start) {
-            let _ = forcing.try_send(dropped);
-        }
+        let server = Arc::downgrade(self);
+        self.forced_drops.send(dropped, move |received| force(&server, &received));
     }
 }
 

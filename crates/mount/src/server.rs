@@ -17,9 +17,9 @@ use nix::errno::Errno;
 use super::coherence::Coherence;
 use super::dropper::{Dropper, NameDrop};
 use super::failure::RequestFailure;
+use super::forced_drops::ForcedDrops;
 use super::journal::MountJournal;
 use super::node_number::numbers;
-use super::prune::Pruning;
 use super::serve_config::{ActiveConfig, ServeConfig, outdated};
 use super::spelling::{NameHash, UncachedNames};
 use super::timeouts::Timeouts;
@@ -39,7 +39,9 @@ pub struct Server {
     /// The channel for notifications to the kernel.
     notifier: OnceLock<Notifier>,
     dropper: OnceLock<Dropper>,
-    pub(super) pruning: Pruning,
+    /// Whether the kernel supports FUSE_NOTIFY_PRUNE, once it was asked.
+    pub(super) prunes: OnceLock<bool>,
+    pub(super) forced_drops: ForcedDrops,
     pub(super) coherence: Coherence,
 }
 
@@ -65,7 +67,8 @@ impl Server {
             metrics: None,
             notifier: OnceLock::new(),
             dropper: OnceLock::new(),
-            pruning: Pruning::default(),
+            prunes: OnceLock::new(),
+            forced_drops: ForcedDrops::default(),
             coherence: Coherence::new(&NoJournal),
         }
     }

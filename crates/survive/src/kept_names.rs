@@ -9,13 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use namegate_mount::KeptNames;
 
+use super::layout::KEPT_WORDS;
 use super::state::{SurvivalState, head, load_bytes, store_bytes};
 
-/// Words of a half: more than a million names.
-pub(super) const HALF_WORDS: usize = 1 << 22;
-
 /// Words that only names get which the kernel keeps in any case.
-const RESERVED: usize = HALF_WORDS / 16;
+const RESERVED: usize = KEPT_WORDS / 16;
 
 /// Words of the head: the length of each half, and which one takes names.
 const LENS: [usize; 2] = [head::KEPT_NAMES, head::KEPT_NAMES + 1];
@@ -23,12 +21,12 @@ const CURRENT: usize = head::KEPT_NAMES + 2;
 
 impl SurvivalState {
     fn half(&self, half: usize) -> &'static [AtomicU64] {
-        let first = self.kept_names_begin() + half * HALF_WORDS;
-        &self.memory.words()[first..first + HALF_WORDS]
+        let first = self.kept_names_begin() + half * KEPT_WORDS;
+        &self.memory.words()[first..first + KEPT_WORDS]
     }
 
     fn len_of(&self, half: usize) -> usize {
-        usize::try_from(self.get(LENS[half])).map_or(HALF_WORDS, |len| len.min(HALF_WORDS))
+        usize::try_from(self.get(LENS[half])).map_or(KEPT_WORDS, |len| len.min(KEPT_WORDS))
     }
 
     fn current(&self) -> usize {
@@ -40,7 +38,7 @@ impl KeptNames for SurvivalState {
     fn note(&self, parent: u64, name: &OsStr, is_kept: bool) -> bool {
         let half = self.current();
         let used = self.len_of(half);
-        let most = if is_kept { HALF_WORDS } else { HALF_WORDS - RESERVED };
+        let most = if is_kept { KEPT_WORDS } else { KEPT_WORDS - RESERVED };
         let len = 1 + (1 + name.len()).div_ceil(8);
         let (Ok(name_len), true) = (u8::try_from(name.len()), used + len <= most) else { return false };
         let words = &self.half(half)[used..used + len];
@@ -114,8 +112,8 @@ mod tests {
     fn a_full_half_takes_only_what_is_kept_in_any_case_and_a_damaged_one_ends_the_list() {
         let state = SurvivalState::with_buffers(1 << 12).unwrap();
         let name = OsString::from("n".repeat(255));
-        let count = (0..HALF_WORDS).take_while(|i| state.note(*i as u64, &name, false)).count();
-        assert!(count < HALF_WORDS && state.note(1, &name, true));
+        let count = (0..KEPT_WORDS).take_while(|i| state.note(*i as u64, &name, false)).count();
+        assert!(count < KEPT_WORDS && state.note(1, &name, true));
         assert_eq!(state.all().len(), count + 1);
         state.set(LENS[0], u64::MAX);
         assert!(state.all().len() > count);

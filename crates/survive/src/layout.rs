@@ -8,6 +8,8 @@ pub(super) const NODE_WORDS: usize = 16;
 pub(super) const OPEN_WORDS: usize = 8;
 /// Length of a journal in words.
 pub(super) const JOURNAL_WORDS: usize = 320;
+/// Of a half of the names that the kernel keeps: more than a million.
+pub(super) const KEPT_WORDS: usize = 1 << 22;
 
 /// The words in which a descriptor is recorded: of a node, and of an open file.
 pub(super) const NODE_FD: usize = 5;

@@ -21,8 +21,9 @@ use namegate_sys::inherited::Inherited;
 use namegate_sys::shared::{SharedMemory, SharedSizes};
 use namegate_wire::{Device, Negotiated};
 
-use super::kept_names::HALF_WORDS;
-use super::layout::{ANSWERED, JOURNAL_WORDS, NODE_FD, NODE_WORDS, OPEN_FD, OPEN_WORDS, descriptor};
+use super::layout::{
+    ANSWERED, JOURNAL_WORDS, KEPT_WORDS, NODE_FD, NODE_WORDS, OPEN_FD, OPEN_WORDS, descriptor,
+};
 use super::slots::SlotTable;
 
 /// Maximum number of threads that read requests.
@@ -107,7 +108,7 @@ const PARTS: [usize; 7] = [
     MOST_READERS * JOURNAL_WORDS,
     MOST_SHORT * JOURNAL_WORDS,
     MOST_LONG * JOURNAL_WORDS,
-    2 * HALF_WORDS,
+    2 * KEPT_WORDS,
 ];
 
 const MAGIC: u64 = u64::from_be_bytes(*b"namegat\0");

@@ -100,3 +100,15 @@ fn work(server: &Weak<Server>, shared: &(Mutex<Waiting>, Condvar)) {
         server.drop_names(*parent, names, NameDrop::Expire);
     }
 }
+
+/// Everything that the kernel may keep since a predecessor, who does not say what has changed since.
+pub(super) fn everything_left(server: &Server) -> StaleEntries {
+    StaleEntries { nodes: server.tree.all_nodes(), taken: server.coherence.given.lock().take_left() }
+}
+
+/// Has the kernel drop what it keeps since a predecessor, where nobody listens for changes.
+pub(crate) fn drop_left(server: &Arc<Server>) {
+    if server.coherence.goes_on() {
+        Invalidator::new(Arc::downgrade(server)).invalidate(&Arc::new(everything_left(server)));
+    }
+}

@@ -22,8 +22,7 @@ use nix::sys::fanotify::Fanotify;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{getpid, read};
 
-use super::everything_left;
-use super::invalidator::{Invalidator, StaleEntries};
+use super::invalidator::{Invalidator, StaleEntries, everything_left};
 use crate::passthrough::NodeId;
 use crate::server::Server;
 

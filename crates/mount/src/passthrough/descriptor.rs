@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::budget::DescriptorShare;
 use super::cached_version::CachedVersion;
-use super::dir::ListedEntries;
 use super::journal::{NodeChange, NodeRecord};
+use super::listed_entries::ListedEntries;
 
 /// A descriptor of an inode.
 #[derive(Debug)]

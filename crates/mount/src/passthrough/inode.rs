@@ -23,8 +23,9 @@ use super::foreign_ids::ForeignIds;
 use super::held::HeldNodes;
 use super::inode_numbers::InodeNumbers;
 use super::journal::TreeJournal;
-use super::node::{FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, has_set_id, is_large};
-use super::quiet::WriterState;
+use super::node::{
+    FileId, FoundInode, InodeRef, NodeId, Replaced, TrackedNode, WriterState, has_set_id, is_large,
+};
 use super::spares::Spares;
 use super::{HandleSeal, LookupEntry, Passthrough, PassthroughSettings, Result, UsedName};
 

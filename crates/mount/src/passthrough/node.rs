@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use namegate_sys::handle::KernelHandle;
 use namegate_sys::stat::at_hand;
@@ -15,8 +15,7 @@ use parking_lot::Mutex;
 
 use super::cached_version::CachedVersion;
 use super::descriptor::{Descriptor, NodeDescriptors, Stay};
-use super::dir::ListedEntries;
-use super::quiet::WriterState;
+use super::listed_entries::ListedEntries;
 use super::spares::CachedFd;
 
 /// Number of a node in FUSE requests.
@@ -56,6 +55,19 @@ impl InodeRef {
     fn is_handle(&self, other: &KernelHandle) -> bool {
         matches!(self, Self::Handle(handle) if handle == other)
     }
+}
+
+/// What is known of the writers of a regular file.
+#[derive(Debug, Default)]
+pub(super) struct WriterState(pub(super) AtomicU8);
+
+impl WriterState {
+    /// Nobody has asked for its attributes.
+    pub(super) const NEW: u8 = 0;
+    /// Somebody has. A file whose attributes are asked for once is not worth a look.
+    pub(super) const ASKED: u8 = 1;
+    /// Nobody had it open for writing, and nobody has opened it since.
+    pub(super) const QUIET: u8 = 2;
 }
 
 /// An inode that the kernel has looked up and not yet forgotten.

@@ -6,7 +6,7 @@
 //! they are while the content changes (`time_of_maps`), and blocks are allocated when data is written to disk.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 use namegate_sys::fanotify::fsid;
 use namegate_sys::handle;
@@ -17,21 +17,8 @@ use nix::sys::stat::{FileStat, SFlag};
 use super::cached_version::is_older;
 use super::filesystems::closes_silently;
 use super::inode::NodeTable;
-use super::node::TrackedNode;
+use super::node::{TrackedNode, WriterState};
 use super::{NodeId, Passthrough};
-
-/// What is known of the writers of a regular file.
-#[derive(Debug, Default)]
-pub(super) struct WriterState(AtomicU8);
-
-impl WriterState {
-    /// Nobody has asked for its attributes.
-    const NEW: u8 = 0;
-    /// Somebody has. A file whose attributes are asked for once is not worth a look.
-    const ASKED: u8 = 1;
-    /// Nobody had it open for writing, and nobody has opened it since.
-    const QUIET: u8 = 2;
-}
 
 impl NodeTable {
     /// The node of the file with this inode number on the device of the source, if the kernel knows it.

@@ -14,8 +14,7 @@ use super::dir::OpenDir;
 use super::file::OpenFile;
 use super::inode::{LookupCount, NodeTable};
 use super::journal::{BackingRecord, NodeChange, NodeData, NodeRecord, OpenData, OpenRecord};
-use super::node::{FileId, InodeRef, TrackedNode};
-use super::quiet::WriterState;
+use super::node::{FileId, InodeRef, TrackedNode, WriterState};
 use super::{Fh, NodeId, Passthrough, Result};
 
 /// A file that was open when the predecessor died, as far as its backing file is concerned.
