@@ -74,7 +74,7 @@ fn walking_many_files_stays_within_the_limit_of_descriptors() {
 
 #[test]
 fn without_file_handles_the_kernel_forgets_unused_inodes() {
-    const FILES: usize = 20_000;
+    const FILES: usize = 6_000;
     let Some(mounted) = TestMount::of_overlay() else { return };
     mounted.limit_descriptors(1024);
     let mnt = mounted.mnt();

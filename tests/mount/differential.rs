@@ -1,6 +1,7 @@
 //! The same random operations on a plain directory and through a mount: results, errno, attributes and contents must agree.
 //!
-//! There are only a few names, so that operations hit the same entries. `NAMEGATE_SEED` repeats a run.
+//! There are only a few names, so that operations hit the same entries. `NAMEGATE_SEED` repeats a run, and `NAMEGATE_TEST_OPERATIONS` says
+//! how many there are.
 //!
 //! If a name has several spellings, the plain directory is a model: it stores all of them as NFC, and names are
 //! compared in that form.
@@ -27,6 +28,7 @@ use namegate_testkit::metrics::scraped;
 use namegate_testkit::mounted::{TestMount, has_no_passthrough, prepare, transport};
 use namegate_testkit::program::program;
 
+/// Number of operations in a test, unless `NAMEGATE_TEST_OPERATIONS` says another.
 const OPERATIONS: usize = 6000;
 /// Number of operations between two comparisons of the whole trees.
 const STRIDE: usize = 250;
@@ -420,11 +422,11 @@ fn random_operations_do_the_same_in_any_spelling() {
             "convert" => Source { dir: mounted.backing(), stores: canonical },
             _ => Source::keeping(mounted.backing()),
         };
-        compare(&mounted.plain(), (&mounted.mnt(), &close), Some(source), SPELLINGS);
+        compare_for(operations() / 4, &mounted.plain(), (&mounted.mnt(), &close), Some(source), SPELLINGS);
         let args = [&args[..], &["--profile", "windows", "--mode", "encode"]].concat();
         let Some((mounted, port)) = scraped(&args) else { return };
         let close = |left| mounted.wait_for_open_files(port, left);
-        compare(&mounted.plain(), (&mounted.mnt(), &close), None, ENCODED_SPELLINGS);
+        compare_for(operations() / 4, &mounted.plain(), (&mounted.mnt(), &close), None, ENCODED_SPELLINGS);
     }
 }
 
@@ -470,9 +472,24 @@ impl Source {
     }
 }
 
+fn operations() -> usize {
+    let number = std::env::var("NAMEGATE_TEST_OPERATIONS");
+    number.map_or(OPERATIONS, |number| number.parse().expect("NAMEGATE_TEST_OPERATIONS is a number"))
+}
+
+fn compare(
+    plain: &Path,
+    mounted: (&Path, &dyn Fn(usize)),
+    source: Option<Source>,
+    names: &'static [&'static str],
+) {
+    compare_for(operations(), plain, mounted, source, names);
+}
+
 /// Performs the same operations on `plain`, in the spelling of the model, and on `mnt`, whose source is `source` if it has the same names.
 /// `close` waits until the server of `mnt` has exactly this many open files.
-fn compare(
+fn compare_for(
+    operations: usize,
     plain: &Path,
     (mnt, close): (&Path, &dyn Fn(usize)),
     source: Option<Source>,
@@ -487,7 +504,7 @@ fn compare(
     let mut here = Side::new(plain.into(), true);
     let mut there = Side { close, ..Side::new(mnt.into(), false) };
     let (mut worked, mut repeated, mut last) = (0, 0, Vec::new());
-    for count in 1..=OPERATIONS {
+    for count in 1..=operations {
         let operation = Operation::random(&mut random);
         let expected = here.perform(&operation);
         let mut found = there.perform(&operation);
@@ -534,8 +551,8 @@ fn compare(
             }
         }
     }
-    assert!(repeated <= OPERATIONS / 100, "{repeated} operations were repeated");
-    assert!(worked > OPERATIONS / 10, "only {worked} of {OPERATIONS} operations did anything");
+    assert!(repeated <= operations / 100, "{repeated} operations were repeated");
+    assert!(worked > operations / 10, "only {worked} of {operations} operations did anything");
     // Open by O_PATH, then open again: as the portal of a file manager does.
     let file = mnt.join("last");
     fs::write(&file, "x").unwrap();
