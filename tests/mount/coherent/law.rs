@@ -101,9 +101,16 @@ impl Place {
     }
 
     fn facts_of(&self, dir: usize, name: &OsStr) -> Option<Facts> {
-        let ask = |_| fstatat(&self.directories[dir], name, AtFlags::AT_SYMLINK_NOFOLLOW);
-        // stat(2) finds the file, and then asks for its attributes. If it is removed in the source in between, the kernel tries once more.
-        let answer = (0..10).map(ask).find(|answer| !matches!(answer, Err(Errno::ESTALE)));
+        let ask = || fstatat(&self.directories[dir], name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        // stat(2) finds the file, and then asks for its attributes. If it is removed in the source in between, the kernel tries once more. And
+        // while a client works where a directory was before it was moved in the source, the kernel cannot move it (`__d_unalias`, fs/dcache.c).
+        let answer = (0..100).map(|_| ask()).find(|answer| {
+            let is_final = !matches!(answer, Err(Errno::ESTALE));
+            if !is_final {
+                sleep(Duration::from_micros(100));
+            }
+            is_final
+        });
         let found = match answer.expect("no answer but ESTALE") {
             Err(Errno::ENOENT) => return None,
             found => found.unwrap(),
