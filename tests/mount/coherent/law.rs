@@ -103,13 +103,13 @@ impl Place {
     fn facts_of(&self, dir: usize, name: &OsStr) -> Option<Facts> {
         let ask = || fstatat(&self.directories[dir], name, AtFlags::AT_SYMLINK_NOFOLLOW);
         // stat(2) finds the file, and then asks for its attributes. If it is removed in the source in between, the kernel tries once more. And
-        // while a client works where a directory was before it was moved in the source, the kernel cannot move it (`__d_unalias`, fs/dcache.c).
-        let answer = (0..100).map(|_| ask()).find(|answer| {
-            let is_final = !matches!(answer, Err(Errno::ESTALE));
-            if !is_final {
+        // while a client works where a directory was before it was moved in the source, the kernel cannot move it (d_splice_alias, fs/dcache.c).
+        let answer = (0..100).find_map(|_| match ask() {
+            Err(Errno::ESTALE) => {
                 sleep(Duration::from_micros(100));
+                None
             }
-            is_final
+            answer => Some(answer),
         });
         let found = match answer.expect("no answer but ESTALE") {
             Err(Errno::ENOENT) => return None,
