@@ -26,6 +26,7 @@
 //! Lost events (an overflow of the queue, and what has happened between two servers of a mount) count as changes of everything: of all
 //! names in [`GivenNames`], and of all nodes.
 
+mod budget;
 mod given;
 pub(super) mod invalidator;
 pub(super) mod listener;

@@ -19,9 +19,9 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::Fanotify;
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{getpid, read};
 
+use super::budget::TimeBudget;
 use super::invalidator::{Invalidator, StaleEntries, everything_left};
 use crate::passthrough::NodeId;
 use crate::server::Server;
@@ -150,8 +150,8 @@ impl Listening {
                 self.drop_all(&server);
             }
             if budget.is_exceeded() {
-                self.pause(&server, &mut buffer);
-                budget = TimeBudget::new();
+                self.pause(&server, budget.start_pause(), &mut buffer);
+                budget.end_pause();
             }
             drop(server);
             match events {
@@ -296,14 +296,13 @@ impl Listening {
         self.drop_stale(StaleEntries { nodes: server.tree.all_nodes(), taken });
     }
 
-    /// Lets replies expire for some time, and events be lost.
-    fn pause(&mut self, server: &Server, buffer: &mut [u8]) {
-        const PAUSE: Duration = Duration::from_secs(600);
+    /// Lets replies expire for as long as `pause`, and events be lost.
+    fn pause(&mut self, server: &Server, pause: Duration, buffer: &mut [u8]) {
         let why = "changes on the file system of the source, or of other parts of it, come too fast";
-        log::warn!("{why}: caches expire by their timeouts for {} s", PAUSE.as_secs());
+        log::warn!("{why}: caches expire by their timeouts for {} s", pause.as_secs());
         server.coherence.set_status(Some(why.into()));
         self.drop_all(server);
-        let until = Instant::now() + PAUSE;
+        let until = Instant::now() + pause;
         while Instant::now() < until && self.server.strong_count() > 1 {
             thread::sleep(Duration::from_millis(100));
             self.drop_again(server);
@@ -380,51 +379,4 @@ fn note_open(server: &Server, own: i32, event: &FanotifyEvent<'_>, changed: &mut
     if server.tree.note_opened(node) {
         changed.nodes.insert(node);
     }
-}
-
-/// How much of a processor this thread may use.
-struct TimeBudget {
-    since: Instant,
-    used: Duration,
-    /// When the credit was counted last, and what the thread had used by then.
-    counted: (Instant, Duration),
-    /// Processor time for events that do not wait for others.
-    credit: Duration,
-}
-
-impl TimeBudget {
-    const WINDOW: Duration = Duration::from_secs(10);
-    /// Some hundred events after a quiet time are handled at once.
-    const MOST_CREDIT: Duration = Duration::from_millis(5);
-
-    fn new() -> Self {
-        let now = (Instant::now(), used());
-        Self { since: now.0, used: now.1, counted: now, credit: Self::MOST_CREDIT }
-    }
-
-    /// Whether the next events are handled as soon as they come: the thread has used less than a fortieth of a processor lately.
-    fn has_credit(&mut self) -> bool {
-        let now = (Instant::now(), used());
-        let (before, used) = std::mem::replace(&mut self.counted, now);
-        let earned = (now.0 - before) / 40;
-        self.credit =
-            (self.credit + earned).min(Self::MOST_CREDIT).saturating_sub(now.1.saturating_sub(used));
-        !self.credit.is_zero()
-    }
-
-    /// Whether the thread has used more than a twentieth of a processor in the last seconds.
-    fn is_exceeded(&mut self) -> bool {
-        let elapsed = self.since.elapsed();
-        if elapsed < Self::WINDOW {
-            return false;
-        }
-        let used = std::mem::replace(&mut self.used, used());
-        self.since = Instant::now();
-        self.used.saturating_sub(used) * 20 > elapsed
-    }
-}
-
-/// The processor time of this thread.
-fn used() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
