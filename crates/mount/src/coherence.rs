@@ -26,11 +26,11 @@
 //! Lost events (an overflow of the queue, and what has happened between two servers of a mount) count as changes of everything: of all
 //! names in [`GivenNames`], and of all nodes.
 
-mod budget;
 mod given;
 pub(super) mod invalidator;
 pub(super) mod listener;
 mod reply_timeouts;
+mod time_budget;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};

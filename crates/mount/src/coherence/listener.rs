@@ -21,8 +21,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::fanotify::Fanotify;
 use nix::unistd::{getpid, read};
 
-use super::budget::TimeBudget;
 use super::invalidator::{Invalidator, StaleEntries, everything_left};
+use super::time_budget::TimeBudget;
 use crate::passthrough::NodeId;
 use crate::server::Server;
 
