@@ -105,7 +105,8 @@ pub fn at_hand(fd: impl AsFd) -> Result<FileStat, Errno> {
     stat.st_nlink = known.stx_nlink.into();
     (stat.st_uid, stat.st_gid) = (known.stx_uid, known.stx_gid);
     (stat.st_size, stat.st_blocks) = (known.stx_size as i64, known.stx_blocks as i64);
-    stat.st_blksize = known.stx_blksize.into();
+    // 32 bits on ARM, 64 on x86: no file system has blocks of 2 GiB.
+    stat.st_blksize = known.stx_blksize as libc::blksize_t;
     (stat.st_atime, stat.st_atime_nsec) = (known.stx_atime.tv_sec, known.stx_atime.tv_nsec.into());
     (stat.st_mtime, stat.st_mtime_nsec) = (known.stx_mtime.tv_sec, known.stx_mtime.tv_nsec.into());
     (stat.st_ctime, stat.st_ctime_nsec) = (known.stx_ctime.tv_sec, known.stx_ctime.tv_nsec.into());
