@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # Kernels of Debian's archive, for virtual machines. $lab is where they are kept, $architecture Debian's name of their processor.
+# shellcheck disable=SC2154 # set by the script that reads this file
 
 # read_archive SUITE...: sets apt_options, for Debian's archive apart from what this machine's own apt is configured for, and `offered`, the
 # versions of its kernels.

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash disable=SC1091 # files of the machine
 # The first process of the machine that scripts/test-arm64 boots. Each check is a line, PASS or FAIL and what was tried; `DONE` says that all were.
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/
