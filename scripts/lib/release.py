@@ -1,6 +1,6 @@
 """What scripts/release checks in what it has made.
 
-release.py sbom SOURCE FILE: takes the SBOM of the program that cargo-cyclonedx has written into a clone, without the clone's
+release.py sbom SOURCE PACKAGE FILE: takes the SBOM of a package that cargo-cyclonedx has written into a clone, without the clone's
 path, validates it against the schema of CycloneDX, and writes it to FILE.
 release.py dependencies PROGRAM FILE: reads the crates that a program says to be made of, and compares them with an SBOM.
 """
@@ -12,11 +12,11 @@ import zlib
 from pathlib import Path
 
 
-def sbom(source: str, output: str) -> None:
+def sbom(source: str, package: str, output: str) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    text = Path(source, "sbom.json").read_text().replace(f"file://{source}", "file:///namegate")
+    text = Path(source, package, "sbom.json").read_text().replace(f"file://{source}", "file:///namegate")
     document = json.loads(text)
     # Random; cargo-cyclonedx leaves it out only in some versions.
     document.pop("serialNumber", None)
