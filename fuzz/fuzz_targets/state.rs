@@ -38,7 +38,7 @@ fuzz_target!(|changes: &[u8]| {
     let nodes = state.take_over_nodes();
     let opens = state.take_over_opens();
     assert!(fds <= 1 + MOST_READERS + nodes.len() + opens.len());
-    let _ = (state.lost_backings(), state.delayed_renames());
+    let _ = (state.lost_backings(), state.uncached_names());
     for LeftRequest { entry, message, .. } in state.in_flight().expect("messages can be read") {
         assert!(message.len() <= BUFFER);
         if let Recovery::Reply(_, bytes) = entry.recovery() {
