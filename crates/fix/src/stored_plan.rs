@@ -206,7 +206,7 @@ impl StoredPlan {
             if let Some((last_inode, last_line)) = last.filter(|_| last_dir == record.dir) {
                 if inode != last_inode {
                     let dir = display(record.dir);
-                    let message = format_args!("the directory {dir} has another inode in a line above");
+                    let message = format!("the directory {dir} has another inode in a line above");
                     parser.fail_at::<()>(line.max(last_line), message);
                 }
                 if record.name == last_name {
