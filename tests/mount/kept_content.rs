@@ -118,12 +118,14 @@ fn content_is_read_once_and_again_whenever_it_has_changed_behind_the_mount() {
         let expected = if name == "mapped" { 'b' } else { 'o' };
         let none = reads(&mounted, port);
         assert_eq!(first(&here(name)), expected);
-        let once = reads(&mounted, port);
-        assert!(once > none, "{name} is read");
-        for _ in 0..3 {
-            assert_eq!(first(&here(name)), expected);
-        }
-        assert_eq!(reads(&mounted, port), once, "{name} is not read again");
+        assert!(reads(&mounted, port) > none, "{name} is read");
+        let more = || {
+            let before = reads(&mounted, port);
+            (0..3).for_each(|_| assert_eq!(first(&here(name)), expected));
+            reads(&mounted, port) - before
+        };
+        // On a busy machine a read is counted long after its reply: the last one of before may be among those of the first turn.
+        assert!(more() == 0.0 || more() == 0.0, "{name} is not read again");
     }
 
     // With the same size and the same time of modification.
