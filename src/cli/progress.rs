@@ -21,6 +21,7 @@ use namegate_scan::progress::Observer;
 use namegate_scan::report::layout::{counted, grouped};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 
 use super::ExitStatus;
@@ -37,6 +38,9 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long the work may wait for something after a signal: a list that ends nowhere, a file system that hangs, a reader that does not read.
 const SIGNAL_GRACE: Duration = Duration::from_millis(700);
+
+/// The processor time between two looks, of all threads, from which on the process works rather than waits. To look takes less.
+const WORKING: Duration = Duration::from_millis(5);
 
 /// The limit of buffered output, in bytes.
 const MAX_PENDING: usize = 1 << 16;
@@ -70,6 +74,8 @@ pub struct TerminalProgress<'o> {
     names: AtomicU64,
     findings: AtomicU64,
     finished: AtomicU64,
+    /// How many threads check names that were read.
+    checks: AtomicU64,
     problems: AtomicU64,
     /// The last directory.
     current: Mutex<PathBuf>,
@@ -105,6 +111,7 @@ impl<'o> TerminalProgress<'o> {
             names: AtomicU64::default(),
             findings: AtomicU64::default(),
             finished: AtomicU64::default(),
+            checks: AtomicU64::default(),
             problems: AtomicU64::default(),
             current: Mutex::default(),
             stop: AtomicBool::default(),
@@ -167,6 +174,7 @@ impl<'o> TerminalProgress<'o> {
             let show = move || {
                 let (mut shown, mut kept) = (Instant::now(), None::<Instant>);
                 let mut moved = ((0, 0), Instant::now());
+                let mut used = processor_time();
                 while end.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     self.handle_signals();
                     let (written, is_writing) = writing();
@@ -174,7 +182,10 @@ impl<'o> TerminalProgress<'o> {
                     let is_free =
                         self.ended_by().is_none() || (self.is_finishing.load(Relaxed) && !is_writing);
                     let done = (self.finished.load(Relaxed), written);
-                    if is_free || done != moved.0 {
+                    let before = mem::replace(&mut used, processor_time());
+                    // A large directory may take seconds. It waits if its names have to be read again, and do not come.
+                    let works = self.checks.load(Relaxed) > 0 && used.saturating_sub(before) >= WORKING;
+                    if is_free || (works && !is_writing) || done != moved.0 {
                         moved = (done, Instant::now());
                     } else if moved.1.elapsed() >= SIGNAL_GRACE {
                         self.leave();
@@ -349,6 +360,14 @@ impl Observer for TerminalProgress<'_> {
         self.beside_bar(|| drop(writeln!(anstream::stderr(), "namegate: {problem}")));
     }
 
+    fn check_begins(&self) {
+        self.checks.fetch_add(1, Relaxed);
+    }
+
+    fn check_ends(&self) {
+        self.checks.fetch_sub(1, Relaxed);
+    }
+
     fn finishing(&self) {
         self.is_finishing.store(true, Relaxed);
     }
@@ -360,6 +379,11 @@ impl Observer for TerminalProgress<'_> {
         }
         self.stop.load(Relaxed)
     }
+}
+
+/// What all threads have taken of the processors until now.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// `1:02:03`, `2:03`.

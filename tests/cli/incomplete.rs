@@ -1,7 +1,9 @@
 //! Runs that are interrupted or cannot read everything: every format says that they are incomplete.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -169,6 +171,42 @@ fn a_directory_that_may_not_be_read_is_a_row_of_its_own() {
     let rows: Vec<_> = csv::Reader::from_reader(&*output.stdout).into_records().map(Result::unwrap).collect();
     assert_eq!((rows.len(), &rows[0][3], &rows[1][3]), (2, "fault", "incomplete"));
     assert_eq!(&rows[0][0], shut.to_str().unwrap());
+}
+
+#[test]
+fn an_interrupted_scan_reports_the_large_directory_that_it_checks() {
+    const NAMES: usize = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, report) = (dir.path().join("tree"), dir.path().join("report"));
+    fs::create_dir(&tree).unwrap();
+    // Each with other letters, so that each is compared with all encodings.
+    for number in 0..NAMES {
+        let letters = (0..5).map(|at| b'a' + (number / 26_usize.pow(at) % 26) as u8);
+        let name: Vec<u8> = letters.chain(*b"\xE9t\xE9").collect();
+        fs::write(tree.join(OsStr::from_bytes(&name)), "").unwrap();
+    }
+    let_signals_end_programs();
+    let output = format!("json:{}", report.display());
+    let mut child = namegate()
+        .args(["scan", "--profile", "utf8", "-q", "-o", &output])
+        .arg(&tree)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // To list the names takes less than this processor time, in hundredths of a second, and to check them much more.
+    let used = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        fields[11].parse::<u64>().unwrap()
+    };
+    while used() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    send(&child, Signal::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let report = fs::read_to_string(&report).unwrap();
+    assert_incomplete("json", &report, INTERRUPTED);
+    assert!(report.lines().count() > NAMES, "{}", report.lines().count());
 }
 
 #[test]

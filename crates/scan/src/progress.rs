@@ -15,6 +15,12 @@ pub trait Observer: Sync {
         let _ = problem;
     }
 
+    /// A thread begins to check names that were read: work that ends by itself, however long it takes.
+    fn check_begins(&self) {}
+
+    /// What `check_begins` told of has ended.
+    fn check_ends(&self) {}
+
     /// Everything is read, or the work has stopped reading; what follows writes the results.
     fn finishing(&self) {}
 

@@ -111,7 +111,9 @@ pub fn scan(
     };
     run.evidence.survey(&|| observer.is_stopped());
     source.read(&|event| run.handle(event));
+    observer.check_begins();
     run.review(&|| run.is_over());
+    observer.check_ends();
     observer.finishing();
     let basis = CheckBasis::new(policy, prefix, settings.encoding, min_severity);
     run.output.into_inner().finish(&basis, observer.is_stopped())
@@ -135,6 +137,13 @@ struct ScanRun<'s> {
 
 impl ScanRun<'_> {
     fn handle(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
+        self.observer.check_begins();
+        self.process(event);
+        self.observer.check_ends();
+        if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn process(&self, event: SourceEvent<'_>) {
         match event {
             SourceEvent::Directory(batch) => self.check(batch),
             SourceEvent::History(directory) => self.check_versions(directory),
@@ -153,7 +162,6 @@ impl ScanRun<'_> {
                 self.write(|output| output.save(&frontier));
             }
         }
-        if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn is_over(&self) -> bool {
