@@ -17,6 +17,7 @@ use crate::trees;
 use namegate_testkit::process::let_signals_end_programs;
 use namegate_testkit::process::wait_for_rest;
 use namegate_testkit::program::{namegate, status, stderr, stdout};
+use namegate_testkit::wait_until;
 
 const INTERRUPTED: &str = "not all names were checked: the run was interrupted";
 const FORMATS: [&str; 6] = ["text", "json", "csv", "sarif", "junit", "html"];
@@ -199,9 +200,7 @@ fn an_interrupted_scan_reports_the_large_directory_that_it_checks() {
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         fields[11].parse::<u64>().unwrap()
     };
-    while used() < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the check of the directory", || used() >= 20);
     send(&child, Signal::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(143));
     let report = fs::read_to_string(&report).unwrap();
@@ -244,9 +243,9 @@ fn an_interrupted_scan_leaves_no_line_of_progress_on_the_terminal() {
     kill(Pid::from_raw(pid), Signal::SIGINT).unwrap();
     // The signal is pending until the program has received it. It may have ended by then.
     let status = || fs::read_to_string(format!("/proc/{pid}/status"));
-    while status().is_ok_and(|status| !status.contains("ShdPnd:\t0000000000000000\n")) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("receipt of the signal", || {
+        status().map_or(true, |status| status.lines().any(|line| line == "ShdPnd:\t0000000000000000"))
+    });
     let reader = std::thread::spawn(move || pipe.read_to_end(&mut Vec::new()));
     until("\0", &mut shown);
     reader.join().unwrap().unwrap();

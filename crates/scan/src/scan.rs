@@ -111,9 +111,7 @@ pub fn scan(
     };
     run.evidence.survey(&|| observer.is_stopped());
     source.read(&|event| run.handle(event));
-    observer.check_begins();
-    run.review(&|| run.is_over());
-    observer.check_ends();
+    run.checking(|| run.review(&|| run.is_over()));
     observer.finishing();
     let basis = CheckBasis::new(policy, prefix, settings.encoding, min_severity);
     run.output.into_inner().finish(&basis, observer.is_stopped())
@@ -137,10 +135,15 @@ struct ScanRun<'s> {
 
 impl ScanRun<'_> {
     fn handle(&self, event: SourceEvent<'_>) -> ControlFlow<()> {
-        self.observer.check_begins();
-        self.process(event);
-        self.observer.check_ends();
+        self.checking(|| self.process(event));
         if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Tells the observer of the work that checks names.
+    fn checking(&self, work: impl FnOnce()) {
+        self.observer.check_begins();
+        work();
+        self.observer.check_ends();
     }
 
     fn process(&self, event: SourceEvent<'_>) {
